@@ -1,0 +1,30 @@
+/* Runs one Check suite: SUITE_MAIN("name", test_a, test_b) is the whole main of a test program. */
+#pragma once
+
+#include <check.h>
+#include <stdlib.h>
+
+static inline int suite_run(const char *name, const TTest *const *tests, size_t n)
+{
+	Suite *s = suite_create(name);
+	TCase *t = tcase_create("all");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	tcase_set_timeout(t, 100);
+	for (size_t i = 0; i < n; i++)
+		tcase_add_test(t, tests[i]);
+	suite_add_tcase(s, t);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+#define SUITE_MAIN(name, ...)                                                                      \
+	int main(void)                                                                             \
+	{                                                                                          \
+		const TTest *const tests[] = {__VA_ARGS__};                                        \
+                                                                                                   \
+		return suite_run(name, tests, sizeof(tests) / sizeof(*tests));                     \
+	}

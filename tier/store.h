@@ -1,0 +1,95 @@
+/*
+ * The store: one door to DRAM → NVMe → remote. Files are named by identity; a source says where their
+ * bytes come from; a read makes the blocks resident in DRAM, verified, and lends them out.
+ *
+ * Thread-safe. Callbacks run from any thread, possibly before the call returns, with no lock held.
+ */
+#pragma once
+
+#include "tier/dram.h"
+#include "tier/nvme.h"
+#include "tier/remote.h"
+#include "tier/source.h"
+
+#include <sys/uio.h>
+
+struct mc_store;
+struct mc_file; /* reference-counted; one per identity */
+
+struct mc_store_opts {
+	struct mc_remote *remote;  /* borrowed until mc_store_close returned */
+	const char *dram_dir;      /* see mc_dram_opts */
+	uint64_t dram_capacity;    /* bytes */
+	const char *nvme_dir;      /* NULL = no NVMe tier */
+	uint64_t nvme_capacity;    /* bytes, 0 = see mc_nvme_opts */
+	uint64_t memory_budget;    /* bytes beyond the DRAM tier; 0 = 256 MiB */
+	unsigned fetch_depth;      /* block fetches in flight; 0 = connections × depth = 16 */
+	/* One line per background failure, already rate-limited; may be NULL. */
+	void (*event)(void *ctx, const char *event, const char *text);
+	void *event_ctx;
+};
+
+struct mc_store_stats {
+	uint64_t reads, read_bytes;         /* asked by the caller */
+	uint64_t hits_dram, hits_nvme, fetches; /* blocks */
+	uint64_t fetched_bytes;             /* from the remote */
+	uint64_t prefetched;                /* blocks fetched ahead of a reader */
+	uint64_t bad_blocks;                /* failed verification, from any tier */
+	uint64_t evicted_dram, evicted_nvme; /* bytes */
+	uint64_t read_errors;
+	struct mc_dram_stats dram;
+	struct mc_nvme_stats nvme; /* zero without the tier */
+};
+
+int mc_store_open(const struct mc_store_opts *opts, struct mc_store **ret, struct mc_err *err);
+/* Ends everything in flight within the remote's deadline. All files are put and reads ended before.
+ * keep_dram: leave the DRAM tier for the next daemon. */
+void mc_store_close(struct mc_store *s, bool keep_dram);
+void mc_store_stats(struct mc_store *s, struct mc_store_stats *ret);
+
+/* The file of src->id; takes over the caller's reference of src in every case (also on error). */
+int mc_store_file_get(struct mc_store *s, struct mc_source *src, struct mc_file **ret);
+struct mc_file *mc_file_ref(struct mc_file *f);
+void mc_file_put(struct mc_file *f);
+const struct mc_file_id *mc_file_id(const struct mc_file *f);
+
+/*
+ * A read of [off, off + len), inside the file, len ≤ 1 MiB + one page (at most MC_READ_IOV blocks).
+ * The caller fills the upper part and owns the struct until done ran and mc_file_read_end was called.
+ * done(r, 0): iov[0 .. n_iov) holds exactly len bytes, borrowed until mc_file_read_end; the blocks stay
+ * resident so long. done(r, -errno) (-EIO, -ETIMEDOUT, -ESHUTDOWN, -ENOMEM): nothing to end.
+ */
+#define MC_READ_IOV 4
+struct mc_file_read {
+	struct mc_file *file; /* the caller's reference outlives the read */
+	uint64_t off;
+	uint32_t len;
+	void (*done)(struct mc_file_read *r, int res);
+	void *ctx;
+	struct iovec iov[MC_READ_IOV];
+	unsigned n_iov;
+	/* The store's. */
+	unsigned waiting;
+	int res;
+};
+void mc_file_read(struct mc_file_read *r);
+void mc_file_read_end(struct mc_file_read *r);
+
+/* SEEK_DATA / SEEK_HOLE answers come from the source. */
+int mc_file_next_data(const struct mc_file *f, uint64_t off, uint64_t *ret_start, uint64_t *ret_end);
+
+/*
+ * The backing file of a wholly resident and verified file, for passthrough: *ret_fd is the caller's to
+ * close. Until mc_file_backing_put nothing of that image is evicted. -EAGAIN: not wholly resident in
+ * one image, or has holes, or half the tier is held already: serve it through mc_file_read.
+ */
+enum mc_tier { MC_TIER_DRAM, MC_TIER_NVME, MC_TIER_REMOTE };
+int mc_file_backing_get(struct mc_file *f, int *ret_fd, enum mc_tier *ret_tier);
+void mc_file_backing_put(struct mc_file *f, enum mc_tier tier);
+/* Whether mc_file_backing_get would succeed now; for user.mooncake.io. */
+bool mc_file_backing_ready(struct mc_file *f);
+
+struct mc_residency {
+	uint64_t dram, nvme; /* bytes valid there */
+};
+void mc_file_residency(struct mc_file *f, struct mc_residency *ret);
