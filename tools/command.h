@@ -1,0 +1,42 @@
+/* A command of the program: one row of the table in main.c, one file cmd-<name>.c. */
+#pragma once
+
+#include "tier/error.h"
+#include "tools/options.h"
+
+struct mc_remote;
+
+/* Exit codes, documented in every --help. */
+enum {
+	MC_EXIT_OK = 0,
+	MC_EXIT_FAILED = 1,
+	MC_EXIT_USAGE = 2,
+	MC_EXIT_DAMAGED = 3, /* verify: bytes are missing or wrong */
+	MC_EXIT_BUSY = 4,    /* umount: somebody uses the mount */
+};
+
+struct mc_command {
+	const char *name;
+	unsigned bit;     /* MC_IN_… */
+	const char *args; /* as the usage line shows them */
+	unsigned min_args, max_args;
+	const char *sentence;
+	const char *details;                    /* paragraphs for --help, NULL = none */
+	int (*run)(const struct mc_options *o); /* returns the exit code, prints its own errors */
+};
+
+extern const struct mc_command mc_command_table[];
+extern const unsigned mc_command_count;
+
+const struct mc_command *mc_command_find(const char *name); /* NULL: no such command */
+void mc_command_help(const struct mc_command *c, FILE *out);
+void mc_program_help(FILE *out);
+
+/* Prints "mooncakefs: text" on standard error and returns MC_EXIT_FAILED. */
+int mc_fail(const struct mc_err *err, int code);
+/* The same for a wrong command line, with a hint at --help; returns MC_EXIT_USAGE. */
+int mc_fail_usage(const struct mc_options *o, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+int mc_cmd_help(const struct mc_options *o);
+int mc_cmd_version(const struct mc_options *o);

@@ -1,0 +1,116 @@
+/* The mooncakefs program: finds the command, reads its options, runs it. */
+#include "tools/command.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+
+const struct mc_command mc_command_table[] = {
+	{"version", MC_IN_VERSION, "", 0, 0,
+		"Print the version and what the program was built with.", NULL, mc_cmd_version},
+	{"help", MC_IN_HELP, "[COMMAND]", 0, 1, "Explain the program or one command.", NULL,
+		mc_cmd_help},
+};
+const unsigned mc_command_count = sizeof(mc_command_table) / sizeof(*mc_command_table);
+
+const struct mc_command *mc_command_find(const char *name)
+{
+	for (unsigned i = 0; i < mc_command_count; i++)
+		if (strcmp(mc_command_table[i].name, name) == 0)
+			return &mc_command_table[i];
+	return NULL;
+}
+
+int mc_fail(const struct mc_err *err, int code)
+{
+	fprintf(stderr, "mooncakefs: %s\n", err->text[0] != '\0' ? err->text : strerror(-code));
+	return MC_EXIT_FAILED;
+}
+
+static const char *command_name(unsigned bit)
+{
+	for (unsigned i = 0; i < mc_command_count; i++)
+		if (mc_command_table[i].bit == bit)
+			return mc_command_table[i].name;
+	return "help";
+}
+
+int mc_fail_usage(const struct mc_options *o, const char *fmt, ...)
+{
+	const char *name = command_name(o->command);
+	va_list ap;
+
+	va_start(ap, fmt);
+	fprintf(stderr, "mooncakefs %s: ", name);
+	vfprintf(stderr, fmt, ap);
+	fprintf(stderr, "\nTry 'mooncakefs help %s'.\n", name);
+	va_end(ap);
+	return MC_EXIT_USAGE;
+}
+
+static int unknown_command(const char *word)
+{
+	const char *names[32], *near;
+	unsigned n = 0;
+
+	for (; n < mc_command_count && n < sizeof(names) / sizeof(*names); n++)
+		names[n] = mc_command_table[n].name;
+	near = mc_nearest_name(word, names, n);
+	fprintf(stderr, "mooncakefs: no command \"%s\"", word);
+	if (near != NULL)
+		fprintf(stderr, "; did you mean \"%s\"?", near);
+	fprintf(stderr, "\nTry 'mooncakefs help'.\n");
+	return MC_EXIT_USAGE;
+}
+
+static int run_command(const struct mc_command *c, int argc, char *const *argv)
+{
+	struct mc_err err = {0};
+	struct mc_options o;
+	int r = mc_options_parse(c->bit, argc, argv, &o, &err);
+	int code;
+
+	if (r == 0 && mc_options_flag(&o, MC_OPT_HELP)) {
+		mc_command_help(c, stdout);
+		code = MC_EXIT_OK;
+	} else if (r == -EINVAL) {
+		code = mc_fail_usage(&o, "%s", err.text);
+	} else if (r < 0) {
+		code = mc_fail(&err, r);
+	} else if (o.n_args < c->min_args) {
+		code = mc_fail_usage(
+			&o, "missing argument; usage: mooncakefs %s %s", c->name, c->args);
+	} else if (o.n_args > c->max_args) {
+		code = mc_fail_usage(&o, "too many arguments: \"%s\"", o.args[c->max_args]);
+	} else {
+		code = c->run(&o);
+	}
+	mc_options_done(&o);
+	if (fflush(stdout) != 0 && code == MC_EXIT_OK) {
+		fprintf(stderr, "mooncakefs: standard output: %s\n", strerror(errno));
+		code = MC_EXIT_FAILED;
+	}
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	const struct mc_command *c;
+	const char *word = argc > 1 ? argv[1] : "";
+
+	/* A closed pipe or connection is an error to report, not a reason to die. */
+	signal(SIGPIPE, SIG_IGN);
+	if (argc < 2) {
+		mc_program_help(stderr);
+		return MC_EXIT_USAGE;
+	}
+	if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+		word = "help";
+	else if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
+		word = "version";
+	c = mc_command_find(word);
+	if (c == NULL)
+		return unknown_command(word);
+	return run_command(c, argc - 2, argv + 2);
+}

@@ -1,0 +1,338 @@
+/* Option values: setting one with its limits, reading a command line and the words of -o. */
+#include "tools/options.h"
+
+#include "tier/cleanup.h"
+#include "tools/size.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Words of fstab and mount(8) that ask for what is so anyway, or are for mount(8) itself. */
+static const char *const ignored_words[] = {"auto", "default_permissions", "defaults", "dev",
+	"exec", "noatime", "noauto", "nodev", "nofail", "nosuid", "nouser", "relatime", "ro", "rw",
+	"suid", "user", "users", "_netdev"};
+
+static int parse_flag(const char *text, uint64_t *ret)
+{
+	static const struct {
+		const char *text;
+		uint64_t value;
+	} words[] = {{"true", 1}, {"yes", 1}, {"on", 1}, {"1", 1}, {"false", 0}, {"no", 0},
+		{"off", 0}, {"0", 0}};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (strcmp(text, words[i].text) == 0) {
+			*ret = words[i].value;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+static int parse_count(const char *text, uint64_t *ret)
+{
+	if (strspn(text, "0123456789") != strlen(text))
+		return -EINVAL;
+	return mc_size_parse(text, ret);
+}
+
+/* "12.5" or "12.5%" → 125,000 millionths of the whole. */
+static int parse_percent(const char *text, uint64_t *ret)
+{
+	char *end;
+	double v;
+
+	if (strspn(text, "0123456789.") == 0)
+		return -EINVAL;
+	v = strtod(text, &end);
+	if (*end == '%')
+		end++;
+	if (*end != '\0')
+		return -EINVAL;
+	if (!(v > 0 && v <= 100))
+		return -ERANGE;
+	*ret = (uint64_t)(v * 10000 + 0.5);
+	if (*ret == 0)
+		*ret = 1;
+	return 0;
+}
+
+static int parse_number(const struct mc_option *opt, const char *text, uint64_t *ret)
+{
+	uint64_t v = 0;
+	int r = -EINVAL;
+
+	switch (opt->type) {
+	case MC_OPTION_FLAG:
+		return parse_flag(text, ret);
+	case MC_OPTION_PERCENT:
+		return parse_percent(text, ret);
+	case MC_OPTION_COUNT:
+	case MC_OPTION_SECONDS:
+		r = parse_count(text, &v);
+		break;
+	case MC_OPTION_SIZE:
+		r = mc_size_parse(text, &v);
+		break;
+	case MC_OPTION_TEXT:
+		break;
+	}
+	if (r == 0 && (v < opt->min || v > opt->max))
+		r = -ERANGE;
+	if (r == 0)
+		*ret = v;
+	return r;
+}
+
+static int bad_value(const struct mc_option *opt, int code, const char *text, const char *where,
+	struct mc_err *err)
+{
+	static const char *const want[] = {[MC_OPTION_FLAG] = "true or false",
+		[MC_OPTION_COUNT] = "a whole number",
+		[MC_OPTION_SECONDS] = "a whole number of seconds",
+		[MC_OPTION_SIZE] = "a size such as 512MiB or 4GiB",
+		[MC_OPTION_PERCENT] = "per cent, more than 0 and at most 100",
+		[MC_OPTION_TEXT] = "not empty"};
+	char min[MC_SIZE_TEXT], max[MC_SIZE_TEXT];
+
+	if (code != -ERANGE || opt->type == MC_OPTION_PERCENT || opt->max == 0)
+		return mc_err_set(
+			err, -EINVAL, "%s: \"%s\" is not %s", where, text, want[opt->type]);
+	if (opt->type == MC_OPTION_SIZE) {
+		mc_size_format(opt->min, min);
+		mc_size_format(opt->max, max);
+	} else {
+		snprintf(min, sizeof(min), "%llu", (unsigned long long)opt->min);
+		snprintf(max, sizeof(max), "%llu", (unsigned long long)opt->max);
+	}
+	return mc_err_set(err, -EINVAL, "%s: %s is outside %s to %s", where, text, min, max);
+}
+
+int mc_options_set(struct mc_options *o, enum mc_option_id id, enum mc_option_origin origin,
+	const char *text, const char *where, struct mc_err *err)
+{
+	const struct mc_option *opt = &mc_option_table[id];
+	struct mc_option_value *v = &o->values[id];
+	char *copy;
+	int r;
+
+	if (origin < v->origin)
+		return 0;
+	if (opt->type == MC_OPTION_TEXT) {
+		if (*text == '\0')
+			return mc_err_set(err, -EINVAL, "%s: the value is empty", where);
+		copy = strdup(text);
+		if (copy == NULL)
+			return mc_err_set(err, -ENOMEM, "%s: out of memory", where);
+		free(v->text);
+		v->text = copy;
+	} else {
+		r = parse_number(opt, text, &v->number);
+		if (r < 0)
+			return bad_value(opt, r, text, where, err);
+	}
+	v->origin = origin;
+	return 0;
+}
+
+static int unknown(
+	unsigned command, const char *word, size_t len, bool in_words, struct mc_err *err)
+{
+	const char *names[MC_OPT_N], *near;
+	char name[64];
+	size_t n = 0;
+
+	for (int i = 0; i < MC_OPT_N; i++)
+		if ((mc_option_table[i].commands & command) != 0 &&
+			(!in_words || mc_option_table[i].in_words))
+			names[n++] = mc_option_table[i].name;
+	snprintf(name, sizeof(name), "%.*s", (int)(len < sizeof(name) ? len : sizeof(name) - 1),
+		word);
+	near = mc_nearest_name(name, names, n);
+	if (near == NULL)
+		return mc_err_set(
+			err, -EINVAL, "unknown option %s%s", in_words ? "-o " : "--", name);
+	return mc_err_set(err, -EINVAL, "unknown option %s%s; did you mean %s%s?",
+		in_words ? "-o " : "--", name, in_words ? "-o " : "--", near);
+}
+
+static int find_name(unsigned command, const char *name, size_t len)
+{
+	for (int i = 0; i < MC_OPT_N; i++) {
+		const struct mc_option *opt = &mc_option_table[i];
+
+		if ((opt->commands & command) != 0 && strlen(opt->name) == len &&
+			memcmp(opt->name, name, len) == 0)
+			return i;
+	}
+	return -1;
+}
+
+/* One word of -o, changed in place: "dram=4GiB", "allow_other". */
+static int set_word(struct mc_options *o, char *word, struct mc_err *err)
+{
+	char *eq = strchr(word, '='), where[80];
+	int id;
+
+	if (eq != NULL)
+		*eq = '\0';
+	for (size_t i = 0; i < sizeof(ignored_words) / sizeof(*ignored_words); i++)
+		if (strcmp(word, ignored_words[i]) == 0)
+			return 0;
+	if (word[0] == '\0' || strncmp(word, "x-", 2) == 0)
+		return 0;
+	for (char *c = word; *c != '\0'; c++)
+		if (*c == '_')
+			*c = '-';
+	id = find_name(o->command, word, strlen(word));
+	if (id < 0 || !mc_option_table[id].in_words)
+		return unknown(o->command, word, strlen(word), true, err);
+	snprintf(where, sizeof(where), "-o %s", word);
+	if (eq == NULL && mc_option_table[id].type != MC_OPTION_FLAG)
+		return mc_err_set(err, -EINVAL, "%s needs a value: %s=%s", where, word,
+			mc_option_table[id].unit);
+	return mc_options_set(
+		o, (enum mc_option_id)id, MC_FROM_WORDS, eq == NULL ? "true" : eq + 1, where, err);
+}
+
+/* Splits at commas that no backslash precedes. */
+static int set_words(struct mc_options *o, const char *list, struct mc_err *err)
+{
+	cleanup_free char *copy = strdup(list);
+	char *word = copy, *out = copy;
+	int r;
+
+	if (copy == NULL)
+		return mc_err_set(err, -ENOMEM, "-o: out of memory");
+	for (const char *in = list;; in++) {
+		if (*in == '\\' && in[1] != '\0') {
+			*out++ = *++in;
+		} else if (*in == ',' || *in == '\0') {
+			bool last = *in == '\0';
+
+			*out = '\0';
+			r = set_word(o, word, err);
+			if (r < 0 || last)
+				return r;
+			word = ++out;
+		} else {
+			*out++ = *in;
+		}
+	}
+}
+
+/* The option that argv[*i] names; sets *ret_value to what stands behind '=' or in the letter's
+ * word. */
+static int find_option(
+	unsigned command, const char *word, const char **ret_value, struct mc_err *err)
+{
+	size_t len;
+	int id = -1;
+
+	*ret_value = NULL;
+	if (word[1] == '-') {
+		len = strcspn(word + 2, "=");
+		id = find_name(command, word + 2, len);
+		if (id < 0)
+			return unknown(command, word + 2, len, false, err);
+		if (word[2 + len] == '=')
+			*ret_value = word + 2 + len + 1;
+		return id;
+	}
+	for (int i = 0; i < MC_OPT_N; i++)
+		if (mc_option_table[i].letter == word[1] &&
+			(mc_option_table[i].commands & command) != 0)
+			id = i;
+	if (id < 0)
+		return mc_err_set(err, -EINVAL, "unknown option -%c", word[1]);
+	if (word[2] != '\0')
+		*ret_value = word + 2;
+	return id;
+}
+
+/* Handles the option at argv[*i] and moves *i to its last word. */
+static int take_option(
+	struct mc_options *o, int argc, char *const *argv, int *i, struct mc_err *err)
+{
+	const struct mc_option *opt;
+	const char *value;
+	char where[80];
+	int id = find_option(o->command, argv[*i], &value, err);
+
+	if (id < 0)
+		return id;
+	opt = &mc_option_table[id];
+	snprintf(where, sizeof(where), "--%s", opt->name);
+	if (opt->type == MC_OPTION_FLAG) {
+		if (value != NULL && argv[*i][1] != '-')
+			return mc_err_set(err, -EINVAL, "unknown option %s; -%c takes no value",
+				argv[*i], opt->letter);
+		if (value == NULL)
+			value = "true";
+	} else if (value == NULL) {
+		if (*i + 1 >= argc)
+			return mc_err_set(err, -EINVAL, "%s needs a value: %s", where, opt->unit);
+		value = argv[++*i];
+	}
+	if (id == MC_OPT_WORDS)
+		return set_words(o, value, err);
+	return mc_options_set(o, (enum mc_option_id)id, MC_FROM_FLAG, value, where, err);
+}
+
+int mc_options_parse(
+	unsigned command, int argc, char *const *argv, struct mc_options *ret, struct mc_err *err)
+{
+	bool only_args = false;
+	int r = 0;
+
+	*ret = (struct mc_options){.command = command};
+	for (int i = 0; i < MC_OPT_N && r == 0; i++)
+		if (mc_option_table[i].def != NULL)
+			r = mc_options_set(ret, (enum mc_option_id)i, MC_FROM_DEFAULT,
+				mc_option_table[i].def, mc_option_table[i].name, err);
+	for (int i = 0; i < argc && r == 0; i++) {
+		if (!only_args && strcmp(argv[i], "--") == 0) {
+			only_args = true;
+		} else if (!only_args && argv[i][0] == '-' && argv[i][1] != '\0') {
+			r = take_option(ret, argc, argv, &i, err);
+		} else if (ret->n_args == MC_ARGS_MAX) {
+			r = mc_err_set(err, -EINVAL, "too many arguments: \"%s\"", argv[i]);
+		} else {
+			ret->args[ret->n_args++] = argv[i];
+		}
+	}
+	if (r == 0 && !mc_options_flag(ret, MC_OPT_HELP) && mc_options_given(ret, MC_OPT_CONFIG))
+		r = mc_options_load_config(ret, mc_options_text(ret, MC_OPT_CONFIG), err);
+	return r;
+}
+
+void mc_options_done(struct mc_options *o)
+{
+	for (int i = 0; i < MC_OPT_N; i++)
+		free(o->values[i].text);
+	*o = (struct mc_options){0};
+}
+
+bool mc_options_given(const struct mc_options *o, enum mc_option_id id)
+{
+	return o->values[id].origin > MC_FROM_DEFAULT;
+}
+
+bool mc_options_flag(const struct mc_options *o, enum mc_option_id id)
+{
+	assert(mc_option_table[id].type == MC_OPTION_FLAG);
+	return o->values[id].number != 0;
+}
+
+const char *mc_options_text(const struct mc_options *o, enum mc_option_id id)
+{
+	assert(mc_option_table[id].type == MC_OPTION_TEXT);
+	return o->values[id].text;
+}
+
+uint64_t mc_options_number(const struct mc_options *o, enum mc_option_id id)
+{
+	assert(mc_option_table[id].type != MC_OPTION_TEXT);
+	return o->values[id].number;
+}

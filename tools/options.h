@@ -1,0 +1,124 @@
+/*
+ * Every option of the program stands in one table (options-table.c): name, type, unit, default,
+ * limits, one sentence, and which commands take it. The table makes the flags, the words of -o, the
+ * keys of the configuration file and the texts of --help and of the documentation.
+ *
+ * A value's origin decides: flag over -o over configuration file over default.
+ */
+#pragma once
+
+#include "tier/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum mc_option_id {
+	MC_OPT_REMOTE,
+	MC_OPT_CONNECTIONS,
+	MC_OPT_DEPTH,
+	MC_OPT_DEADLINE,
+	MC_OPT_REFERENCE,
+	MC_OPT_JOBS,
+	MC_OPT_STRICT,
+	MC_OPT_FILE_SHA256,
+	MC_OPT_SAMPLE,
+	MC_OPT_LONG,
+	MC_OPT_JSON,
+	MC_OPT_DRAM,
+	MC_OPT_NVME,
+	MC_OPT_MEMORY,
+	MC_OPT_STOP_TIMEOUT,
+	MC_OPT_ALLOW_OTHER,
+	MC_OPT_FOREGROUND,
+	MC_OPT_LAZY,
+	MC_OPT_CONFIG,
+	MC_OPT_WORDS,
+	MC_OPT_HELP,
+	MC_OPT_N
+};
+
+enum mc_option_type {
+	MC_OPTION_FLAG,    /* on or off */
+	MC_OPTION_TEXT,    /* anything */
+	MC_OPTION_COUNT,   /* a whole number */
+	MC_OPTION_SECONDS, /* a whole number of seconds */
+	MC_OPTION_SIZE,    /* bytes, size.h */
+	MC_OPTION_PERCENT, /* 0 to 100, fractions allowed; kept in millionths of the whole */
+};
+
+/* Which commands take an option. */
+enum {
+	MC_IN_IMPORT = 1 << 0,
+	MC_IN_LS = 1 << 1,
+	MC_IN_VERIFY = 1 << 2,
+	MC_IN_EXPORT = 1 << 3,
+	MC_IN_MOUNT = 1 << 4,
+	MC_IN_UMOUNT = 1 << 5,
+	MC_IN_VERSION = 1 << 6,
+	MC_IN_HELP = 1 << 7,
+};
+
+struct mc_option {
+	const char *name; /* --name, -o name, "name" in the configuration file */
+	char letter;      /* -letter, or 0 */
+	bool in_config;   /* a key of the configuration file */
+	bool in_words;    /* a word of -o */
+	enum mc_option_type type;
+	const char *unit; /* what the help calls the value; NULL for a flag */
+	const char *def; /* the default as one would write it, NULL = off, or computed (the sentence
+			    says) */
+	uint64_t min, max; /* COUNT, SECONDS, SIZE */
+	const char *sentence;
+	unsigned commands; /* MC_IN_… */
+};
+
+extern const struct mc_option mc_option_table[MC_OPT_N];
+
+enum mc_option_origin {
+	MC_FROM_NOWHERE,
+	MC_FROM_DEFAULT,
+	MC_FROM_CONFIG,
+	MC_FROM_WORDS,
+	MC_FROM_FLAG
+};
+
+struct mc_option_value {
+	enum mc_option_origin origin;
+	uint64_t number; /* FLAG: 0 or 1 */
+	char *text;      /* TEXT, owned */
+};
+
+#define MC_ARGS_MAX 8
+struct mc_options {
+	unsigned command; /* MC_IN_… of the command the line is for */
+	struct mc_option_value values[MC_OPT_N];
+	const char *args[MC_ARGS_MAX]; /* what is no option, borrowed from argv */
+	unsigned n_args;
+};
+
+/*
+ * Reads a command line (argv[0] is the first word after the command's name), then the configuration
+ * file it names. -EINVAL with a text that says what is wrong and what was meant; -ENOENT, -EIO …
+ * when the configuration file cannot be read. The caller calls done in every case.
+ */
+int mc_options_parse(
+	unsigned command, int argc, char *const *argv, struct mc_options *ret, struct mc_err *err);
+void mc_options_done(struct mc_options *o);
+
+bool mc_options_given(
+	const struct mc_options *o, enum mc_option_id id); /* default does not count */
+bool mc_options_flag(const struct mc_options *o, enum mc_option_id id);
+const char *mc_options_text(const struct mc_options *o, enum mc_option_id id); /* NULL when unset */
+uint64_t mc_options_number(const struct mc_options *o, enum mc_option_id id);  /* 0 when unset */
+
+/* Prints the options of a command, two columns. */
+void mc_options_help(unsigned command, FILE *out);
+
+/* Of names (n of them) the one that word was probably meant to be, or NULL. */
+const char *mc_nearest_name(const char *word, const char *const *names, size_t n);
+
+/* Parts of the module: sets one option from text; where: "--jobs", "\"jobs\" in /etc/x.json". */
+int mc_options_set(struct mc_options *o, enum mc_option_id id, enum mc_option_origin origin,
+	const char *text, const char *where, struct mc_err *err);
+int mc_options_load_config(struct mc_options *o, const char *path, struct mc_err *err);
