@@ -24,6 +24,8 @@ struct mc_store_opts {
 	uint64_t nvme_capacity;    /* bytes, 0 = see mc_nvme_opts */
 	uint64_t memory_budget;    /* bytes beyond the DRAM tier; 0 = 256 MiB */
 	unsigned fetch_depth;      /* block fetches in flight; 0 = connections × depth = 16 */
+	unsigned workers;          /* threads; 0 = online CPUs, 2 .. 4 */
+	unsigned deadline_ms;      /* a read ends by then, well or not; 0 = 30,000 */
 	/* One line per background failure, already rate-limited; may be NULL. */
 	void (*event)(void *ctx, const char *event, const char *text);
 	void *event_ctx;
@@ -36,6 +38,8 @@ struct mc_store_stats {
 	uint64_t prefetched;                /* blocks fetched ahead of a reader */
 	uint64_t bad_blocks;                /* failed verification, from any tier */
 	uint64_t evicted_dram, evicted_nvme; /* bytes */
+	uint64_t behind_skipped;            /* blocks not written behind: backlog full or tier refused */
+	uint64_t in_flight, queued, no_room; /* block fetches now: running, waiting, waiting for memory */
 	uint64_t read_errors;
 	struct mc_dram_stats dram;
 	struct mc_nvme_stats nvme; /* zero without the tier */
@@ -69,7 +73,13 @@ struct mc_file_read {
 	struct iovec iov[MC_READ_IOV];
 	unsigned n_iov;
 	/* The store's. */
-	unsigned waiting;
+	struct mc_file_wait {
+		struct mc_file_wait *next;
+		struct mc_file_read *read;
+	} wait[MC_READ_IOV];
+	uint64_t deadline_ns;
+	unsigned waiting; /* blocks not there yet */
+	int pinned;       /* index of the block pinned while others are looked at, or -1 */
 	int res;
 };
 void mc_file_read(struct mc_file_read *r);

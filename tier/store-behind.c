@@ -1,0 +1,152 @@
+/*
+ * Write-behind: a block that came from the remote goes on to NVMe, straight from its DRAM image.
+ *
+ * The pair and the run are pinned until the tier no longer needs the buffer. The backlog is bounded; a
+ * block that finds it full is tried again when it is about to leave DRAM (store-evict.c), and a tier
+ * that is full makes room first. A block NVMe refuses is served from DRAM and the remote all the same.
+ */
+#include "tier/store-impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TRIES 4 /* evict and write again */
+
+struct behind {
+	struct mc_work work; /* first member */
+	struct mc_nvme_op op;
+	struct mc_file *file; /* owned reference */
+	struct mc_pair *pair; /* pinned */
+	struct mc_run *run;   /* pinned */
+	unsigned tries;
+	int res;
+};
+
+static void behind_finish(struct mc_store *s, struct mc_work *w);
+
+static void written(struct mc_nvme_op *op, int res)
+{
+	struct behind *b = op->ctx;
+
+	b->res = res;
+	b->work.run = behind_finish;
+	mc_store_post(b->file->store, &b->work);
+}
+
+static int ensure_image(struct mc_file *f)
+{
+	struct mc_store *s = f->store;
+	struct mc_nvme_image *img;
+	bool have;
+	int r;
+
+	mc_mutex_lock(&s->lock);
+	have = f->nvme != NULL;
+	mc_mutex_unlock(&s->lock);
+	if (have)
+		return 0;
+	r = mc_nvme_image_get(s->nvme, &f->id, true, &img);
+	if (r < 0)
+		return r;
+	mc_mutex_lock(&s->lock);
+	have = f->nvme != NULL;
+	if (!have)
+		f->nvme = img;
+	mc_mutex_unlock(&s->lock);
+	if (have)
+		mc_nvme_image_put(img);
+	return 0;
+}
+
+/* Pins what the write needs; false when the block is gone, on its way already, or the backlog full. */
+static bool take_locked(struct behind *b, uint64_t block) MC_REQUIRES(b->file->store->lock)
+{
+	struct mc_file *f = b->file;
+	struct mc_store *s = f->store;
+	struct mc_pair *p = mc_file_pair(f, block);
+	struct mc_pair_block *blk = p != NULL ? &p->blk[block & 1] : NULL;
+	struct mc_run *run;
+
+	if (blk == NULL || blk->state != MC_BLK_VALID || blk->behind != MC_BEHIND_NONE)
+		return false;
+	if (s->behind_blocks >= s->max_behind) {
+		s->st.behind_skipped++;
+		return false;
+	}
+	run = mc_run_make_locked(f, block);
+	if (run == NULL || run->evicting)
+		return false;
+	if (!mc_policy_linked(&run->entry))
+		mc_policy_insert(s->nvme_policy, &run->entry, mc_file_hash(&f->id) + run->index,
+			MC_RUN_BLOCKS * MC_BLOCK_SIZE);
+	run->pins++;
+	p->pins++;
+	blk->behind = MC_BEHIND_RUNNING;
+	s->behind_blocks++;
+	b->pair = p;
+	b->run = run;
+	return true;
+}
+
+void mc_behind_start(struct mc_file *f, uint64_t block)
+{
+	struct mc_store *s = f->store;
+	struct behind *b = calloc(1, sizeof(*b));
+	bool ok = b != NULL && ensure_image(f) == 0;
+
+	if (!ok) {
+		free(b);
+		return;
+	}
+	mc_mutex_lock(&s->lock);
+	b->file = f;
+	ok = take_locked(b, block);
+	if (ok)
+		mc_file_ref_locked(f);
+	mc_mutex_unlock(&s->lock);
+	if (!ok) {
+		free(b);
+		return;
+	}
+	b->op = (struct mc_nvme_op){.img = f->nvme,
+		.block = block,
+		.buf = mc_dram_ptr(f->dram, block),
+		.crc = mc_crc32c(0, mc_dram_ptr(f->dram, block), mc_block_len(f->id.size, block)),
+		.done = written,
+		.ctx = b};
+	mc_nvme_write(&b->op);
+}
+
+static void behind_finish(struct mc_store *s, struct mc_work *w)
+{
+	struct behind *b = (struct behind *)w;
+	struct mc_file *f = b->file;
+
+	if (b->res == -ENOSPC && ++b->tries < MAX_TRIES && mc_evict_nvme(s) > 0) {
+		mc_nvme_write(&b->op);
+		return;
+	}
+	if (b->res < 0)
+		mc_store_event(s, "write-behind-failed", "tier=nvme block=%llu: %s",
+			(unsigned long long)b->op.block, strerror(-b->res));
+	mc_mutex_lock(&s->lock);
+	b->pair->blk[b->op.block & 1].behind = MC_BEHIND_DONE;
+	b->pair->pins--;
+	b->run->pins--;
+	if (b->res == 0)
+		b->run->blocks++;
+	else
+		s->st.behind_skipped++;
+	if (b->run->blocks == 0 && b->run->pins == 0) {
+		mc_policy_remove(s->nvme_policy, &b->run->entry);
+		mc_run_free_locked(b->run);
+	}
+	s->behind_blocks--;
+	mc_store_room_locked(s);
+	if (s->stopping)
+		mc_cond_broadcast(&s->wake);
+	mc_mutex_unlock(&s->lock);
+	mc_file_put(f);
+	free(b);
+}

@@ -1,0 +1,405 @@
+/*
+ * Fetching one block into DRAM: memory, then NVMe if it is there, else the remote; verify; publish.
+ *
+ * A job is queued → started (holds memory and a place among max_in_flight) → its last transfer completes
+ * on a tier's thread, which only posts it → finished by a worker. A bad or failed NVMe read is repeated
+ * from the remote; bad bytes from the remote are fetched once more, then the readers get EIO (T1).
+ */
+#include "tier/store-impl.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ATTEMPTS 2 /* times the remote is asked for bytes that verify */
+
+struct mc_job {
+	struct mc_work work; /* first member */
+	struct mc_file *file; /* owned reference */
+	struct mc_pair *pair; /* pinned */
+	uint64_t block;
+	uint32_t len;
+	uint64_t deadline_ns;
+	bool prefetch;  /* nobody waits yet */
+	bool queued;    /* on demand, prefetch or no_room */
+	bool from_nvme; /* this transfer */
+	bool no_nvme;   /* NVMe failed: remote only */
+	uint8_t attempts;
+	struct mc_plan plan;
+	struct mc_remote_read *reqs; /* owned */
+	atomic_uint pending;
+	atomic_int res; /* the first error */
+	struct mc_nvme_op nop;
+	struct mc_run *run; /* pinned while from_nvme */
+};
+
+static void job_start(struct mc_store *s, struct mc_work *w);
+static void job_finish(struct mc_store *s, struct mc_work *w);
+
+int mc_fetch_block_locked(struct mc_file *f, uint64_t block, bool prefetch, uint64_t deadline_ns)
+{
+	struct mc_store *s = f->store;
+	struct mc_job *job = calloc(1, sizeof(*job));
+	struct mc_pair *p = job != NULL ? mc_pair_make_locked(f, block) : NULL;
+
+	if (p == NULL) {
+		free(job);
+		return -ENOMEM;
+	}
+	assert(p->blk[block & 1].state == MC_BLK_ABSENT);
+	job->work.run = job_start;
+	job->file = mc_file_ref_locked(f);
+	job->pair = p;
+	job->block = block;
+	job->len = mc_block_len(f->id.size, block);
+	job->deadline_ns = deadline_ns;
+	job->prefetch = prefetch;
+	job->queued = true;
+	mc_plan_init(&job->plan);
+	p->pins++;
+	p->blk[block & 1].state = MC_BLK_FILLING;
+	p->blk[block & 1].behind = MC_BEHIND_NONE;
+	p->blk[block & 1].job = job;
+	mc_queue_push(prefetch ? &s->prefetch : &s->demand, &job->work);
+	mc_cond_signal(&s->wake);
+	return 0;
+}
+
+void mc_fetch_urgent_locked(struct mc_job *job, uint64_t deadline_ns)
+{
+	struct mc_store *s = job->file->store;
+
+	if (job->prefetch && job->queued) {
+		mc_queue_take(&s->prefetch, &job->work);
+		mc_queue_push(&s->demand, &job->work);
+		job->deadline_ns = deadline_ns;
+	}
+	job->prefetch = false;
+}
+
+static void job_free(struct mc_job *job)
+{
+	mc_plan_done(&job->plan);
+	free(job->reqs);
+	mc_file_put(job->file);
+	free(job);
+}
+
+/* Ends the job with res ≤ 0: the block's state, its waiters, the job's place. */
+static void job_end(struct mc_store *s, struct mc_job *job, int res)
+{
+	struct mc_pair *p = job->pair;
+	struct mc_file *f = job->file;
+	unsigned i = (unsigned)(job->block & 1);
+	struct mc_file_wait *ready = NULL;
+	bool behind = res == 0 && !job->from_nvme && s->nvme != NULL;
+
+	mc_mutex_lock(&s->lock);
+	p->blk[i].state = res == 0 ? MC_BLK_VALID : MC_BLK_ABSENT;
+	p->blk[i].job = NULL;
+	if (res == 0) {
+		f->n_valid++;
+		p->blk[i].ahead = p->blk[i].waiters == NULL;
+		if (job->from_nvme)
+			p->blk[i].behind = MC_BEHIND_DONE;
+	}
+	p->pins--;
+	s->in_flight--;
+	mc_read_block_done_locked(p, i, res, &ready);
+	if (res < 0 && p->pins == 0 && !mc_policy_linked(&p->entry) &&
+		p->blk[1 - i].state == MC_BLK_ABSENT)
+		mc_pair_free_locked(p);
+	mc_store_room_locked(s);
+	mc_cond_signal(&s->wake);
+	if (s->stopping)
+		mc_cond_broadcast(&s->wake);
+	mc_mutex_unlock(&s->lock);
+	mc_read_resume(ready);
+	if (behind)
+		mc_behind_start(f, job->block);
+	job_free(job);
+}
+
+/* The file's DRAM image, made by the first job. */
+static int ensure_image(struct mc_file *f)
+{
+	struct mc_store *s = f->store;
+	struct mc_dram_image *img;
+	bool have;
+	int r;
+
+	mc_mutex_lock(&s->lock);
+	have = f->dram != NULL;
+	mc_mutex_unlock(&s->lock);
+	if (have)
+		return 0;
+	r = mc_dram_image_get(s->dram, &f->id, true, &img);
+	if (r < 0)
+		return r;
+	mc_mutex_lock(&s->lock);
+	have = f->dram != NULL;
+	if (!have)
+		f->dram = img;
+	mc_mutex_unlock(&s->lock);
+	if (have)
+		mc_dram_image_put(img);
+	return 0;
+}
+
+static uint64_t pair_weight(const struct mc_pair *p)
+{
+	uint64_t left = p->file->id.size - ((uint64_t)p->index << MC_PAIR_SHIFT);
+
+	return left < 1u << MC_PAIR_SHIFT ? left : 1u << MC_PAIR_SHIFT;
+}
+
+/* Memory for the block. 0; -EAGAIN nothing could be evicted now; other errors are final. */
+static int take_memory(struct mc_store *s, struct mc_job *job)
+{
+	int r = ensure_image(job->file);
+
+	if (r < 0)
+		return r;
+	for (;;) {
+		r = mc_dram_reserve(job->file->dram, job->block);
+		if (r != -ENOSPC)
+			break;
+		if (mc_evict_dram(s) == 0)
+			return -EAGAIN;
+	}
+	if (r < 0)
+		return r;
+	mc_mutex_lock(&s->lock);
+	if (!mc_policy_linked(&job->pair->entry))
+		mc_policy_insert(s->dram_policy, &job->pair->entry,
+			mc_file_hash(&job->file->id) + job->pair->index, pair_weight(job->pair));
+	mc_mutex_unlock(&s->lock);
+	return 0;
+}
+
+static void transfer_done(struct mc_job *job, int res)
+{
+	int zero = 0;
+
+	if (res < 0)
+		atomic_compare_exchange_strong(&job->res, &zero, res);
+	if (atomic_fetch_sub(&job->pending, 1) == 1) {
+		job->work.run = job_finish;
+		mc_store_post(job->file->store, &job->work);
+	}
+}
+
+static void remote_done(struct mc_remote_read *req, int res)
+{
+	transfer_done(req->ctx, res);
+}
+
+static void nvme_done(struct mc_nvme_op *op, int res)
+{
+	transfer_done(op->ctx, res);
+}
+
+/* Pins the run the block lies in, when NVMe has it. */
+static bool nvme_take(struct mc_store *s, struct mc_job *job)
+{
+	struct mc_file *f = job->file;
+	struct mc_run *run;
+
+	if (s->nvme == NULL || job->no_nvme)
+		return false;
+	mc_mutex_lock(&s->lock);
+	run = f->runs[job->block >> MC_RUN_SHIFT];
+	if (run != NULL && run->evicting)
+		run = NULL;
+	if (run != NULL)
+		run->pins++;
+	mc_mutex_unlock(&s->lock);
+	if (run == NULL)
+		return false;
+	if (mc_nvme_present(f->nvme, job->block)) {
+		job->run = run;
+		return true;
+	}
+	mc_mutex_lock(&s->lock);
+	run->pins--;
+	mc_mutex_unlock(&s->lock);
+	return false;
+}
+
+static void fetch_nvme(struct mc_job *job)
+{
+	job->from_nvme = true;
+	atomic_store(&job->pending, 1);
+	job->nop = (struct mc_nvme_op){.img = job->file->nvme,
+		.block = job->block,
+		.buf = mc_dram_ptr(job->file->dram, job->block),
+		.done = nvme_done,
+		.ctx = job};
+	mc_nvme_read(&job->nop);
+}
+
+/* Sends one remote read per object piece; holes and inline bytes are put in place here. */
+static int fetch_remote(struct mc_store *s, struct mc_job *job)
+{
+	struct mc_source *src = job->file->src;
+	uint8_t *at = mc_dram_ptr(job->file->dram, job->block);
+	size_t n = 0;
+	int r;
+
+	mc_plan_done(&job->plan);
+	free(steal_ptr(job->reqs));
+	job->from_nvme = false;
+	r = src->ops->plan(src, job->block << MC_BLOCK_SHIFT, job->len, &job->plan);
+	if (r == 0 && mc_plan_len(&job->plan) != job->len)
+		r = -EBADMSG;
+	if (r < 0)
+		return r;
+	job->reqs = calloc(job->plan.n, sizeof(*job->reqs));
+	if (job->reqs == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i < job->plan.n; i++) {
+		const struct mc_piece *p = &job->plan.pieces[i];
+
+		if (p->kind == MC_PIECE_HOLE)
+			memset(at, 0, p->len);
+		else if (p->kind == MC_PIECE_INLINE)
+			memcpy(at, p->data, p->len);
+		else
+			job->reqs[n++] = (struct mc_remote_read){.path = p->path,
+				.off = p->off,
+				.len = p->len,
+				.buf = at,
+				.guard = p->guard,
+				.done = remote_done,
+				.ctx = job};
+		at += p->len;
+	}
+	job->attempts++;
+	/* One more than the reads, so that the job cannot finish before all are sent. */
+	atomic_store(&job->pending, (unsigned)n + 1);
+	for (size_t i = 0; i < n; i++)
+		mc_remote_read(s->opts.remote, &job->reqs[i]);
+	transfer_done(job, 0);
+	return 0;
+}
+
+/* Chooses the source and starts the transfer; the job may be gone when this returns. */
+static void transfer(struct mc_store *s, struct mc_job *job)
+{
+	int r;
+
+	atomic_store(&job->res, 0);
+	if (nvme_take(s, job)) {
+		fetch_nvme(job);
+		return;
+	}
+	r = fetch_remote(s, job);
+	if (r < 0)
+		job_end(s, job, r);
+}
+
+/* No memory to be had: a prefetch is dropped, anything else waits for room. */
+static void park(struct mc_store *s, struct mc_job *job)
+{
+	mc_mutex_lock(&s->lock);
+	if (!job->prefetch && !s->stopping) {
+		job->queued = true;
+		s->in_flight--;
+		mc_queue_push(&s->no_room, &job->work);
+		mc_cond_signal(&s->tick);
+		mc_cond_signal(&s->wake);
+		mc_mutex_unlock(&s->lock);
+		return;
+	}
+	mc_mutex_unlock(&s->lock);
+	job_end(s, job, -ENOMEM);
+}
+
+static void job_start(struct mc_store *s, struct mc_work *w)
+{
+	struct mc_job *job = (struct mc_job *)w;
+	bool stopping;
+	int r;
+
+	mc_mutex_lock(&s->lock);
+	job->queued = false;
+	stopping = s->stopping;
+	mc_mutex_unlock(&s->lock);
+	if (stopping) {
+		job_end(s, job, -ESHUTDOWN);
+		return;
+	}
+	if (mc_now_ns() > job->deadline_ns) {
+		job_end(s, job, -ETIMEDOUT);
+		return;
+	}
+	r = take_memory(s, job);
+	if (r == -EAGAIN)
+		park(s, job);
+	else if (r < 0)
+		job_end(s, job, r);
+	else
+		transfer(s, job);
+}
+
+static void nvme_untake(struct mc_store *s, struct mc_job *job, int res)
+{
+	mc_mutex_lock(&s->lock);
+	job->run->pins--;
+	if (res == 0) {
+		s->st.hits_nvme++;
+		mc_policy_hit(s->nvme_policy, &job->run->entry);
+	} else if (res == -EBADMSG) {
+		s->st.bad_blocks++;
+	}
+	job->run = NULL;
+	mc_mutex_unlock(&s->lock);
+	if (res < 0 && res != -ENOENT)
+		mc_store_event(s, res == -EBADMSG ? "nvme-bad-block" : "nvme-read-failed",
+			"tier=nvme block=%llu: %s; fetched from the remote instead",
+			(unsigned long long)job->block, strerror(-res));
+}
+
+/* Names what failed for the log: the object when there was one. */
+static void report(struct mc_store *s, const struct mc_job *job, int res)
+{
+	const char *path = job->plan.n > 0 ? job->plan.pieces[0].path : NULL;
+
+	mc_store_event(s, res == -EBADMSG ? "remote-bad-block" : "fetch-failed",
+		"tier=remote url=%s object=%s block=%llu: %s", mc_remote_url(s->opts.remote),
+		path != NULL ? path : "-", (unsigned long long)job->block,
+		res == -EBADMSG ? "bytes do not match their checksum" : strerror(-res));
+}
+
+static void job_finish(struct mc_store *s, struct mc_work *w)
+{
+	struct mc_job *job = (struct mc_job *)w;
+	struct mc_source *src = job->file->src;
+	int res = atomic_load(&job->res);
+
+	if (res == 0 && mc_crc32c(0, mc_dram_ptr(job->file->dram, job->block), job->len) !=
+				src->ops->block_crc(src, job->block))
+		res = -EBADMSG;
+	if (job->run != NULL)
+		nvme_untake(s, job, res);
+	else if (res < 0 && res != -ESHUTDOWN)
+		report(s, job, res);
+	if (res == 0) {
+		mc_mutex_lock(&s->lock);
+		if (!job->from_nvme) {
+			s->st.fetches++;
+			s->st.fetched_bytes += job->len;
+		}
+		mc_mutex_unlock(&s->lock);
+		mc_dram_commit(job->file->dram, job->block);
+		job_end(s, job, 0);
+		return;
+	}
+	if (job->from_nvme || (res == -EBADMSG && job->attempts < MAX_ATTEMPTS)) {
+		job->no_nvme = true;
+		transfer(s, job);
+		return;
+	}
+	job_end(s, job, res == -ETIMEDOUT || res == -ESHUTDOWN || res == -ENOMEM ? res : -EIO);
+}

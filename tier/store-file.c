@@ -1,0 +1,386 @@
+/*
+ * Files of the store: the table by identity, references, what is resident, passthrough backing.
+ *
+ * A file stays in the table while it is referenced or holds memory or disk (pairs, runs); its source
+ * only while it is referenced, so an unused checkpoint's manifest can go.
+ */
+#include "tier/store-impl.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t mc_file_hash(const struct mc_file_id *id)
+{
+	uint64_t h;
+
+	memcpy(&h, id->digest, sizeof(h));
+	return h ^ (id->size * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+static bool id_equal(const struct mc_file_id *a, const struct mc_file_id *b)
+{
+	return a->size == b->size && memcmp(a->digest, b->digest, sizeof(a->digest)) == 0;
+}
+
+static struct mc_file *find_locked(struct mc_store *s, const struct mc_file_id *id)
+	MC_REQUIRES(s->lock)
+{
+	struct mc_file *f = s->hash[mc_file_hash(id) & (s->hash_size - 1)];
+
+	while (f != NULL && !id_equal(&f->id, id))
+		f = f->hash_next;
+	return f;
+}
+
+/* Doubles the table when it is full; keeps the old one when there is no memory. */
+static void grow_locked(struct mc_store *s) MC_REQUIRES(s->lock)
+{
+	size_t size = 2 * s->hash_size;
+	struct mc_file **bigger;
+
+	if (s->n_files < s->hash_size)
+		return;
+	bigger = calloc(size, sizeof(struct mc_file *));
+	if (bigger == NULL)
+		return;
+	for (size_t i = 0; i < s->hash_size; i++) {
+		struct mc_file *f = s->hash[i];
+
+		while (f != NULL) {
+			struct mc_file *next = f->hash_next;
+			size_t slot = mc_file_hash(&f->id) & (size - 1);
+
+			f->hash_next = bigger[slot];
+			bigger[slot] = f;
+			f = next;
+		}
+	}
+	free(s->hash);
+	s->hash = bigger;
+	s->hash_size = size;
+}
+
+static struct mc_file *file_new(struct mc_store *s, const struct mc_file_id *id)
+{
+	struct mc_file *f = calloc(1, sizeof(*f));
+
+	if (f == NULL)
+		return NULL;
+	f->store = s;
+	f->id = *id;
+	f->blocks = mc_block_count(id->size);
+	f->data_blocks = UINT64_MAX;
+	f->pairs = calloc((f->blocks + 1) / 2 + 1, sizeof(struct mc_pair *));
+	f->runs = calloc((f->blocks >> MC_RUN_SHIFT) + 1, sizeof(struct mc_run *));
+	if (f->pairs == NULL || f->runs == NULL) {
+		free(f->pairs);
+		free(f->runs);
+		free(f);
+		return NULL;
+	}
+	return f;
+}
+
+static void insert_locked(struct mc_store *s, struct mc_file *f) MC_REQUIRES(s->lock)
+{
+	struct mc_file **slot;
+
+	grow_locked(s);
+	slot = &s->hash[mc_file_hash(&f->id) & (s->hash_size - 1)];
+	f->hash_next = *slot;
+	*slot = f;
+	s->n_files++;
+}
+
+static void unlink_locked(struct mc_store *s, struct mc_file *f) MC_REQUIRES(s->lock)
+{
+	struct mc_file **slot = &s->hash[mc_file_hash(&f->id) & (s->hash_size - 1)];
+
+	while (*slot != f)
+		slot = &(*slot)->hash_next;
+	*slot = f->hash_next;
+	s->n_files--;
+}
+
+/* drop: the images hold nothing any more. */
+static void file_free(struct mc_file *f, bool drop)
+{
+	if (f->dram != NULL) {
+		if (drop)
+			mc_dram_drop(f->dram);
+		mc_dram_image_put(f->dram);
+	}
+	if (f->nvme != NULL) {
+		if (drop && mc_nvme_present_blocks(f->nvme) == 0)
+			mc_nvme_drop(f->nvme);
+		mc_nvme_image_put(f->nvme);
+	}
+	free(f->pairs);
+	free(f->runs);
+	free(f);
+}
+
+struct mc_file *mc_file_ref_locked(struct mc_file *f)
+{
+	f->refs++;
+	return f;
+}
+
+struct mc_file *mc_file_ref(struct mc_file *f)
+{
+	mc_mutex_lock(&f->store->lock);
+	mc_file_ref_locked(f);
+	mc_mutex_unlock(&f->store->lock);
+	return f;
+}
+
+void mc_file_put(struct mc_file *f)
+{
+	struct mc_store *s = f->store;
+	struct mc_source *src = NULL;
+	bool gone = false;
+
+	mc_mutex_lock(&s->lock);
+	assert(f->refs > 0);
+	if (--f->refs == 0) {
+		src = f->src;
+		f->src = NULL;
+		gone = f->n_pairs == 0 && f->n_runs == 0;
+		if (gone)
+			unlink_locked(s, f);
+	}
+	mc_mutex_unlock(&s->lock);
+	if (src != NULL)
+		src->ops->release(src);
+	if (gone)
+		file_free(f, true);
+}
+
+int mc_store_file_get(struct mc_store *s, struct mc_source *src, struct mc_file **ret)
+{
+	struct mc_file *fresh = file_new(s, &src->id);
+	struct mc_file *f;
+
+	assert(src->id.size > 0);
+	if (fresh == NULL) {
+		src->ops->release(src);
+		return -ENOMEM;
+	}
+	mc_mutex_lock(&s->lock);
+	f = find_locked(s, &src->id);
+	if (f == NULL) {
+		f = fresh;
+		fresh = NULL;
+		insert_locked(s, f);
+	}
+	mc_file_ref_locked(f);
+	if (f->src == NULL) {
+		f->src = src;
+		src = NULL;
+	}
+	mc_mutex_unlock(&s->lock);
+	if (src != NULL)
+		src->ops->release(src);
+	if (fresh != NULL)
+		file_free(fresh, false);
+	*ret = f;
+	return 0;
+}
+
+const struct mc_file_id *mc_file_id(const struct mc_file *f)
+{
+	return &f->id;
+}
+
+struct mc_pair *mc_pair_make_locked(struct mc_file *f, uint64_t block)
+{
+	struct mc_pair **slot = &f->pairs[block >> 1];
+
+	if (*slot == NULL) {
+		*slot = calloc(1, sizeof(struct mc_pair));
+		if (*slot == NULL)
+			return NULL;
+		(*slot)->file = f;
+		(*slot)->index = (uint32_t)(block >> 1);
+		f->n_pairs++;
+	}
+	return *slot;
+}
+
+void mc_pair_free_locked(struct mc_pair *p)
+{
+	struct mc_file *f = p->file;
+
+	assert(p->pins == 0 && !mc_policy_linked(&p->entry));
+	f->pairs[p->index] = NULL;
+	f->n_pairs--;
+	free(p);
+}
+
+struct mc_run *mc_run_make_locked(struct mc_file *f, uint64_t block)
+{
+	struct mc_run **slot = &f->runs[block >> MC_RUN_SHIFT];
+
+	if (*slot == NULL) {
+		*slot = calloc(1, sizeof(struct mc_run));
+		if (*slot == NULL)
+			return NULL;
+		(*slot)->file = f;
+		(*slot)->index = (uint32_t)(block >> MC_RUN_SHIFT);
+		f->n_runs++;
+	}
+	return *slot;
+}
+
+void mc_run_free_locked(struct mc_run *r)
+{
+	struct mc_file *f = r->file;
+
+	assert(r->pins == 0 && !mc_policy_linked(&r->entry));
+	f->runs[r->index] = NULL;
+	f->n_runs--;
+	free(r);
+}
+
+bool mc_file_block_is_hole(const struct mc_file *f, uint64_t block)
+{
+	uint64_t off = block << MC_BLOCK_SHIFT, start, end;
+
+	if (f->src->ops->next_data(f->src, off, &start, &end) < 0)
+		return true;
+	return start >= off + mc_block_len(f->id.size, block);
+}
+
+/* Bytes of the pair as the policy weighs them. */
+static uint64_t pair_bytes(const struct mc_file *f, uint64_t index)
+{
+	uint64_t left = f->id.size - (index << MC_PAIR_SHIFT);
+
+	return left < 1u << MC_PAIR_SHIFT ? left : 1u << MC_PAIR_SHIFT;
+}
+
+static struct mc_file *adopt_file(struct mc_store *s, const struct mc_file_id *id)
+{
+	struct mc_file *f;
+
+	mc_mutex_lock(&s->lock);
+	f = find_locked(s, id);
+	mc_mutex_unlock(&s->lock);
+	if (f != NULL)
+		return f;
+	f = file_new(s, id);
+	if (f == NULL)
+		return NULL;
+	mc_mutex_lock(&s->lock);
+	insert_locked(s, f);
+	mc_mutex_unlock(&s->lock);
+	return f;
+}
+
+int mc_file_adopt_dram(struct mc_store *s, const struct mc_file_id *id)
+{
+	struct mc_file *f = adopt_file(s, id);
+	int r;
+
+	if (f == NULL)
+		return -ENOMEM;
+	r = mc_dram_image_get(s->dram, id, false, &f->dram);
+	if (r < 0)
+		return r;
+	for (uint64_t b = 0; b < f->blocks; b++) {
+		struct mc_pair *p;
+
+		if (!mc_dram_present(f->dram, b))
+			continue;
+		mc_mutex_lock(&s->lock);
+		p = mc_pair_make_locked(f, b);
+		if (p != NULL) {
+			p->blk[b & 1].state = MC_BLK_VALID;
+			f->n_valid++;
+			if (!mc_policy_linked(&p->entry))
+				mc_policy_insert(s->dram_policy, &p->entry,
+					mc_file_hash(id) + p->index, pair_bytes(f, p->index));
+		}
+		mc_mutex_unlock(&s->lock);
+		if (p == NULL)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int mc_file_adopt_nvme(struct mc_store *s, const struct mc_file_id *id)
+{
+	struct mc_file *f = adopt_file(s, id);
+	int r;
+
+	if (f == NULL)
+		return -ENOMEM;
+	r = mc_nvme_image_get(s->nvme, id, false, &f->nvme);
+	if (r < 0)
+		return r;
+	for (uint64_t b = 0; b < f->blocks; b++) {
+		struct mc_run *run;
+
+		if (!mc_nvme_present(f->nvme, b))
+			continue;
+		mc_mutex_lock(&s->lock);
+		run = mc_run_make_locked(f, b);
+		if (run != NULL) {
+			run->blocks++;
+			if (f->pairs[b >> 1] != NULL)
+				f->pairs[b >> 1]->blk[b & 1].behind = MC_BEHIND_DONE;
+			if (!mc_policy_linked(&run->entry))
+				mc_policy_insert(s->nvme_policy, &run->entry,
+					mc_file_hash(id) + run->index,
+					MC_RUN_BLOCKS * MC_BLOCK_SIZE);
+		}
+		mc_mutex_unlock(&s->lock);
+		if (run == NULL)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* At close: nothing runs any more. */
+void mc_file_free_all(struct mc_store *s)
+{
+	for (size_t i = 0; i < s->hash_size; i++) {
+		struct mc_file *f = s->hash[i];
+
+		while (f != NULL) {
+			struct mc_file *next = f->hash_next;
+
+			assert(f->refs == 0);
+			for (uint64_t p = 0; p < (f->blocks + 1) / 2; p++)
+				free(f->pairs[p]);
+			for (uint64_t r = 0; r <= f->blocks >> MC_RUN_SHIFT; r++)
+				free(f->runs[r]);
+			file_free(f, false);
+			f = next;
+		}
+		s->hash[i] = NULL;
+	}
+}
+
+int mc_file_next_data(const struct mc_file *f, uint64_t off, uint64_t *ret_start, uint64_t *ret_end)
+{
+	return f->src->ops->next_data(f->src, off, ret_start, ret_end);
+}
+
+void mc_file_residency(struct mc_file *f, struct mc_residency *ret)
+{
+	struct mc_store *s = f->store;
+	struct mc_dram_image *d;
+	struct mc_nvme_image *n;
+
+	mc_mutex_lock(&s->lock);
+	d = f->dram;
+	n = f->nvme;
+	mc_mutex_unlock(&s->lock);
+	/* Images stay as long as the file, which the caller references. */
+	ret->dram = d != NULL ? mc_dram_resident_bytes(d) : 0;
+	ret->nvme = n != NULL ? mc_nvme_resident_bytes(n) : 0;
+}

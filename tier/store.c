@@ -1,0 +1,384 @@
+/*
+ * The store: opening and closing, its threads, queues and figures.
+ *
+ * Workers run completions first, then jobs somebody waits for, then prefetch; jobs start only while
+ * fewer than max_in_flight are under way. The keeper thread does what must not delay a reader: reading
+ * adopted NVMe images through, looking at held images again, and waking jobs that wait for memory.
+ */
+#include "tier/store-impl.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define DEFAULT_BUDGET (UINT64_C(256) << 20)
+#define DEFAULT_DEPTH 16
+#define DEFAULT_DEADLINE_MS 30000
+#define TICK_NS 20000000u  /* jobs without room try again at least this often */
+#define REAP_NS 1000000000u
+
+void mc_queue_push(struct mc_queue *q, struct mc_work *w)
+{
+	w->next = NULL;
+	w->prev = q->tail;
+	if (q->tail != NULL)
+		q->tail->next = w;
+	else
+		q->head = w;
+	q->tail = w;
+	q->n++;
+}
+
+void mc_queue_take(struct mc_queue *q, struct mc_work *w)
+{
+	if (w->prev != NULL)
+		w->prev->next = w->next;
+	else
+		q->head = w->next;
+	if (w->next != NULL)
+		w->next->prev = w->prev;
+	else
+		q->tail = w->prev;
+	w->prev = w->next = NULL;
+	q->n--;
+}
+
+void mc_store_post(struct mc_store *s, struct mc_work *w)
+{
+	mc_mutex_lock(&s->lock);
+	mc_queue_push(&s->ready, w);
+	mc_cond_signal(&s->wake);
+	mc_mutex_unlock(&s->lock);
+}
+
+void mc_store_room_locked(struct mc_store *s)
+{
+	struct mc_work *w;
+
+	if (s->no_room.head == NULL)
+		return;
+	while ((w = s->no_room.head) != NULL) {
+		mc_queue_take(&s->no_room, w);
+		mc_queue_push(&s->demand, w);
+	}
+	mc_cond_broadcast(&s->wake);
+}
+
+void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
+{
+	char text[400];
+	va_list ap;
+
+	if (s->opts.event == NULL)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	s->opts.event(s->opts.event_ctx, event, text);
+}
+
+/* The next thing a worker should do, taken off its queue, or NULL. */
+static struct mc_work *next_work_locked(struct mc_store *s) MC_REQUIRES(s->lock)
+{
+	struct mc_queue *q = NULL;
+	struct mc_work *w;
+
+	if (s->ready.head != NULL)
+		q = &s->ready;
+	else if (s->demand.head != NULL && s->in_flight < s->max_in_flight)
+		q = &s->demand;
+	else if (s->prefetch.head != NULL && s->in_flight < s->max_in_flight)
+		q = &s->prefetch;
+	if (q == NULL)
+		return NULL;
+	if (q != &s->ready)
+		s->in_flight++;
+	w = q->head;
+	mc_queue_take(q, w);
+	return w;
+}
+
+static bool idle_locked(const struct mc_store *s)
+{
+	return s->in_flight == 0 && s->behind_blocks == 0 && s->ready.head == NULL &&
+	       s->demand.head == NULL && s->prefetch.head == NULL && s->no_room.head == NULL;
+}
+
+static void *worker(void *arg)
+{
+	struct mc_store *s = arg;
+	struct mc_work *w;
+
+	mc_mutex_lock(&s->lock);
+	for (;;) {
+		w = next_work_locked(s);
+		if (w != NULL) {
+			mc_mutex_unlock(&s->lock);
+			w->run(s, w);
+			mc_mutex_lock(&s->lock);
+			continue;
+		}
+		if (s->stopping) {
+			mc_store_room_locked(s);
+			if (idle_locked(s))
+				break;
+			if (s->demand.head != NULL && s->in_flight < s->max_in_flight)
+				continue;
+		}
+		mc_cond_wait(&s->wake, &s->lock);
+	}
+	mc_cond_broadcast(&s->wake);
+	mc_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+/* Reads one adopted image through; the file is referenced by the queue. */
+static void verify_one(struct mc_store *s, struct mc_file *f)
+{
+	uint64_t before, after;
+	int r;
+
+	before = mc_nvme_present_blocks(f->nvme);
+	r = mc_nvme_verify(f->nvme);
+	after = mc_nvme_present_blocks(f->nvme);
+	if (r < 0)
+		mc_store_event(s, "nvme-verify-failed",
+			"tier=nvme: reading an image through failed: %s", strerror(-r));
+	if (after < before) {
+		mc_store_event(s, "nvme-bad-blocks",
+			"tier=nvme: %llu damaged blocks dropped; they are fetched again when read",
+			(unsigned long long)(before - after));
+		mc_mutex_lock(&s->lock);
+		s->st.bad_blocks += before - after;
+		mc_mutex_unlock(&s->lock);
+	}
+	mc_mutex_lock(&s->lock);
+	f->verify_queued = false;
+	mc_mutex_unlock(&s->lock);
+	mc_file_put(f);
+}
+
+static void *keeper(void *arg)
+{
+	struct mc_store *s = arg;
+	uint64_t next_reap = mc_now_ns() + REAP_NS;
+
+	mc_mutex_lock(&s->lock);
+	while (!s->stopping || s->verify.head != NULL) {
+		struct mc_work *w = s->verify.head;
+
+		if (w != NULL) {
+			struct mc_file *f =
+				(struct mc_file *)((char *)w - offsetof(struct mc_file, verify_work));
+			bool stopping = s->stopping;
+
+			mc_queue_take(&s->verify, w);
+			mc_mutex_unlock(&s->lock);
+			if (stopping)
+				mc_file_put(f);
+			else
+				verify_one(s, f);
+			mc_mutex_lock(&s->lock);
+			continue;
+		}
+		mc_cond_wait_until(&s->tick, &s->lock,
+			s->no_room.head != NULL ? mc_now_ns() + TICK_NS : next_reap);
+		mc_store_room_locked(s);
+		if (mc_now_ns() < next_reap)
+			continue;
+		mc_mutex_unlock(&s->lock);
+		mc_dram_reap(s->dram);
+		if (s->nvme != NULL)
+			mc_nvme_reap(s->nvme);
+		next_reap = mc_now_ns() + REAP_NS;
+		mc_mutex_lock(&s->lock);
+	}
+	mc_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+static unsigned default_workers(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return n < 2 ? 2 : n > 4 ? 4 : (unsigned)n;
+}
+
+/* Bounds that follow from the options; every queue of the store has one. */
+static void set_bounds(struct mc_store *s)
+{
+	uint64_t pairs = s->opts.dram_capacity >> MC_PAIR_SHIFT;
+	uint64_t eighth = pairs / 8 < 1 ? 1 : pairs / 8;
+
+	if (s->opts.memory_budget == 0)
+		s->opts.memory_budget = DEFAULT_BUDGET;
+	if (s->opts.deadline_ms == 0)
+		s->opts.deadline_ms = DEFAULT_DEADLINE_MS;
+	s->max_in_flight = s->opts.fetch_depth > 0 ? s->opts.fetch_depth : DEFAULT_DEPTH;
+	/* A fetch in flight costs its block in the client library's receive buffer. */
+	if (s->max_in_flight > s->opts.memory_budget / (4 * MC_BLOCK_SIZE))
+		s->max_in_flight = (unsigned)(s->opts.memory_budget / (4 * MC_BLOCK_SIZE));
+	if (s->max_in_flight > pairs / 2)
+		s->max_in_flight = (unsigned)(pairs / 2);
+	if (s->max_in_flight < 1)
+		s->max_in_flight = 1;
+	s->max_prefetch = 4 * s->max_in_flight;
+	s->max_window = eighth < 2 * s->max_in_flight ? (unsigned)eighth : 2 * s->max_in_flight;
+	s->max_behind = eighth < 64 ? (unsigned)eighth : 64;
+	s->n_workers = s->opts.workers > 0 ? s->opts.workers : default_workers();
+	if (s->n_workers > 4)
+		s->n_workers = 4;
+}
+
+static void adopt_dram(void *ctx, const struct mc_file_id *id)
+{
+	struct mc_store *s = ctx;
+	int r = mc_file_adopt_dram(s, id);
+
+	if (r < 0)
+		mc_store_event(s, "adopt-failed", "tier=dram: an image was left out: %s", strerror(-r));
+}
+
+static void adopt_nvme(void *ctx, const struct mc_file_id *id)
+{
+	struct mc_store *s = ctx;
+	int r = mc_file_adopt_nvme(s, id);
+
+	if (r < 0)
+		mc_store_event(s, "adopt-failed", "tier=nvme: an image was left out: %s", strerror(-r));
+}
+
+static int open_tiers(struct mc_store *s, struct mc_err *err)
+{
+	struct mc_dram_opts d = {.dir = s->opts.dram_dir, .capacity = s->opts.dram_capacity};
+	struct mc_nvme_stats ns;
+	struct mc_nvme_opts n = {.dir = s->opts.nvme_dir, .capacity = s->opts.nvme_capacity};
+	int r = mc_dram_open(&d, &s->dram, err);
+
+	if (r < 0)
+		return r;
+	r = mc_policy_open(s->opts.dram_capacity, &s->dram_policy);
+	if (r < 0)
+		return r;
+	mc_dram_adopted(s->dram, adopt_dram, s);
+	if (s->opts.nvme_dir == NULL)
+		return 0;
+	r = mc_nvme_open(&n, &s->nvme, err);
+	if (r < 0)
+		return r;
+	mc_nvme_stats(s->nvme, &ns);
+	r = mc_policy_open(ns.capacity > 0 ? ns.capacity : 1, &s->nvme_policy);
+	if (r < 0)
+		return r;
+	mc_nvme_recovered(s->nvme, adopt_nvme, s);
+	return 0;
+}
+
+static void store_free(struct mc_store *s, bool keep_dram)
+{
+	if (s->hash != NULL)
+		mc_file_free_all(s);
+	if (s->nvme != NULL)
+		mc_nvme_close(s->nvme);
+	if (s->dram != NULL)
+		mc_dram_close(s->dram, keep_dram);
+	mc_policy_close(s->nvme_policy);
+	mc_policy_close(s->dram_policy);
+	free(s->hash);
+	if (s->zeros != NULL)
+		munmap(s->zeros, MC_BLOCK_SIZE);
+	mc_cond_done(&s->tick);
+	mc_cond_done(&s->wake);
+	mc_mutex_done(&s->lock);
+	free(s);
+}
+
+static void join_all(struct mc_store *s, unsigned n_workers, bool with_keeper)
+{
+	mc_mutex_lock(&s->lock);
+	s->stopping = true;
+	mc_cond_broadcast(&s->wake);
+	mc_cond_broadcast(&s->tick);
+	mc_mutex_unlock(&s->lock);
+	if (with_keeper)
+		pthread_join(s->keeper, NULL);
+	for (unsigned i = 0; i < n_workers; i++)
+		pthread_join(s->workers[i], NULL);
+}
+
+static int start_threads(struct mc_store *s)
+{
+	unsigned i;
+	int r;
+
+	for (i = 0; i < s->n_workers; i++) {
+		r = -pthread_create(&s->workers[i], NULL, worker, s);
+		if (r < 0)
+			goto fail;
+	}
+	r = -pthread_create(&s->keeper, NULL, keeper, s);
+	if (r == 0)
+		return 0;
+fail:
+	join_all(s, i, false);
+	return r;
+}
+
+int mc_store_open(const struct mc_store_opts *opts, struct mc_store **ret, struct mc_err *err)
+{
+	struct mc_store *s = calloc(1, sizeof(*s));
+	int r = -ENOMEM;
+
+	if (s == NULL)
+		return mc_err_set(err, -ENOMEM, "no memory for the store");
+	mc_mutex_init(&s->lock);
+	mc_cond_init(&s->wake);
+	mc_cond_init(&s->tick);
+	s->opts = *opts;
+	set_bounds(s);
+	s->hash_size = 1024;
+	s->hash = calloc(s->hash_size, sizeof(struct mc_file *));
+	s->zeros = mmap(NULL, MC_BLOCK_SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (s->zeros == MAP_FAILED)
+		s->zeros = NULL;
+	if (s->hash == NULL || s->zeros == NULL)
+		goto fail;
+	r = open_tiers(s, err);
+	if (r < 0)
+		goto fail;
+	r = start_threads(s);
+	if (r < 0)
+		goto fail;
+	*ret = s;
+	return 0;
+fail:
+	store_free(s, true);
+	return mc_err_set(err, r, "cannot open the store: %s", strerror(-r));
+}
+
+void mc_store_close(struct mc_store *s, bool keep_dram)
+{
+	join_all(s, s->n_workers, true);
+	store_free(s, keep_dram);
+}
+
+void mc_store_stats(struct mc_store *s, struct mc_store_stats *ret)
+{
+	struct mc_dram_stats d;
+	struct mc_nvme_stats n = {0};
+
+	mc_dram_stats(s->dram, &d);
+	if (s->nvme != NULL)
+		mc_nvme_stats(s->nvme, &n);
+	mc_mutex_lock(&s->lock);
+	*ret = s->st;
+	ret->in_flight = s->in_flight;
+	ret->queued = s->demand.n + s->prefetch.n;
+	ret->no_room = s->no_room.n;
+	mc_mutex_unlock(&s->lock);
+	ret->dram = d;
+	ret->nvme = n;
+}
