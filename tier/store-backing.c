@@ -2,13 +2,15 @@
  * Passthrough: when a file may be read by the kernel straight from its image, and for how much of a
  * tier that may be so at once.
  *
- * Invariant: files with passthrough openers take at most three quarters of the DRAM tier, so blocks of
- * other files can always come in; images the kernel still holds after the last close count as well.
+ * Invariant: files with passthrough openers take at most three quarters of the DRAM tier, so blocks
+ * of other files can always come in; images the kernel still holds after the last close count as
+ * well.
  */
 #include "tier/store-impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 /* Blocks of the file that are stored somewhere, i.e. not wholly hole. */
 static uint64_t count_data_blocks(const struct mc_file *f)
@@ -48,10 +50,9 @@ static uint64_t data_blocks(struct mc_file *f)
 }
 
 /* Takes a place among the passthrough openers of a tier, when its bound allows. */
-static bool take_locked(struct mc_file *f, enum mc_tier tier, uint64_t capacity)
-	MC_REQUIRES(f->store->lock)
+static bool take_locked(struct mc_store *s, struct mc_file *f, enum mc_tier tier, uint64_t capacity)
+	MC_REQUIRES(s->lock)
 {
-	struct mc_store *s = f->store;
 
 	if (f->backing[tier] == 0) {
 		if (s->backing_bytes[tier] + f->id.size > capacity / 4 * 3)
@@ -72,7 +73,8 @@ static bool take_dram(struct mc_file *f, uint64_t need)
 	if (need != f->blocks)
 		return false;
 	mc_mutex_lock(&s->lock);
-	ok = f->dram != NULL && f->n_valid == need && take_locked(f, MC_TIER_DRAM, s->opts.dram_capacity);
+	ok = f->dram != NULL && f->n_valid == need &&
+		take_locked(s, f, MC_TIER_DRAM, s->opts.dram_capacity);
 	mc_mutex_unlock(&s->lock);
 	return ok;
 }
@@ -97,7 +99,7 @@ static void queue_verify(struct mc_file *f)
 	mc_mutex_lock(&s->lock);
 	if (!f->verify_queued && !s->stopping) {
 		f->verify_queued = true;
-		mc_file_ref_locked(f);
+		mc_file_ref_locked(s, f);
 		mc_queue_push(&s->verify, &f->verify_work);
 		mc_cond_signal(&s->tick);
 	}
@@ -119,7 +121,7 @@ static bool take_nvme(struct mc_file *f, uint64_t need)
 	}
 	mc_nvme_stats(s->nvme, &st);
 	mc_mutex_lock(&s->lock);
-	ok = take_locked(f, MC_TIER_NVME, st.capacity);
+	ok = take_locked(s, f, MC_TIER_NVME, st.capacity);
 	mc_mutex_unlock(&s->lock);
 	if (!ok)
 		return false;
@@ -144,7 +146,8 @@ int mc_file_backing_get(struct mc_file *f, int *ret_fd, enum mc_tier *ret_tier)
 		tier = MC_TIER_NVME;
 	else
 		return -EAGAIN;
-	fd = fcntl(tier == MC_TIER_DRAM ? mc_dram_fd(f->dram) : mc_nvme_fd(f->nvme), F_DUPFD_CLOEXEC, 3);
+	fd = fcntl(tier == MC_TIER_DRAM ? mc_dram_fd(f->dram) : mc_nvme_fd(f->nvme),
+		F_DUPFD_CLOEXEC, 3);
 	if (fd < 0) {
 		int r = -errno;
 

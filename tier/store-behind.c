@@ -1,9 +1,10 @@
 /*
  * Write-behind: a block that came from the remote goes on to NVMe, straight from its DRAM image.
  *
- * The pair and the run are pinned until the tier no longer needs the buffer. The backlog is bounded; a
- * block that finds it full is tried again when it is about to leave DRAM (store-evict.c), and a tier
- * that is full makes room first. A block NVMe refuses is served from DRAM and the remote all the same.
+ * The pair and the run are pinned until the tier no longer needs the buffer. The backlog is
+ * bounded; a block that finds it full is tried again when it is about to leave DRAM
+ * (store-evict.c), and a tier that is full makes room first. A block NVMe refuses is served from
+ * DRAM and the remote all the same.
  */
 #include "tier/store-impl.h"
 
@@ -59,11 +60,11 @@ static int ensure_image(struct mc_file *f)
 	return 0;
 }
 
-/* Pins what the write needs; false when the block is gone, on its way already, or the backlog full. */
-static bool take_locked(struct behind *b, uint64_t block) MC_REQUIRES(b->file->store->lock)
+/* Pins what the write needs; false when the block is gone, on its way already, or the backlog full.
+ */
+static bool take_locked(struct mc_store *s, struct behind *b, uint64_t block) MC_REQUIRES(s->lock)
 {
 	struct mc_file *f = b->file;
-	struct mc_store *s = f->store;
 	struct mc_pair *p = mc_file_pair(f, block);
 	struct mc_pair_block *blk = p != NULL ? &p->blk[block & 1] : NULL;
 	struct mc_run *run;
@@ -74,7 +75,7 @@ static bool take_locked(struct behind *b, uint64_t block) MC_REQUIRES(b->file->s
 		s->st.behind_skipped++;
 		return false;
 	}
-	run = mc_run_make_locked(f, block);
+	run = mc_run_make_locked(s, f, block);
 	if (run == NULL || run->evicting)
 		return false;
 	if (!mc_policy_linked(&run->entry))
@@ -101,9 +102,9 @@ void mc_behind_start(struct mc_file *f, uint64_t block)
 	}
 	mc_mutex_lock(&s->lock);
 	b->file = f;
-	ok = take_locked(b, block);
+	ok = take_locked(s, b, block);
 	if (ok)
-		mc_file_ref_locked(f);
+		mc_file_ref_locked(s, f);
 	mc_mutex_unlock(&s->lock);
 	if (!ok) {
 		free(b);
@@ -140,7 +141,7 @@ static void behind_finish(struct mc_store *s, struct mc_work *w)
 		s->st.behind_skipped++;
 	if (b->run->blocks == 0 && b->run->pins == 0) {
 		mc_policy_remove(s->nvme_policy, &b->run->entry);
-		mc_run_free_locked(b->run);
+		mc_run_free_locked(s, b->run);
 	}
 	s->behind_blocks--;
 	mc_store_room_locked(s);

@@ -1,34 +1,36 @@
 /*
  * Making room. DRAM is freed by pairs, NVMe by runs, in the order the policy says.
  *
- * A victim is marked EVICTING (T5), the memory is given back outside the lock, and readers that came
- * meanwhile go on afterwards: they fetch it anew, or, when the kernel still holds the image (its lease
- * was refused) and nothing was freed, find it VALID again.
+ * A victim is marked EVICTING (T5), the memory is given back outside the lock, and readers that
+ * came meanwhile go on afterwards: they fetch it anew, or, when the kernel still holds the image
+ * (its lease was refused) and nothing was freed, find it VALID again.
  */
 #include "tier/store-impl.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#define SCAN 64                  /* entries looked at for one victim */
-#define HELD_NS 1000000000u      /* how long a held image is left in peace */
-#define MAX_DEMOTIONS 8          /* victims sent to NVMe first, in one search */
+#define SCAN 64             /* entries looked at for one victim */
+#define HELD_NS 1000000000u /* how long a held image is left in peace */
+#define MAX_DEMOTIONS 8     /* victims sent to NVMe first, in one search */
 
 static bool dram_evictable(void *ctx, const struct mc_policy_entry *e)
 {
-	const struct mc_pair *p = (const struct mc_pair *)((const char *)e - offsetof(struct mc_pair, entry));
+	const struct mc_pair *p =
+		(const struct mc_pair *)((const char *)e - offsetof(struct mc_pair, entry));
 
 	return p->pins == 0 && p->file->backing[MC_TIER_DRAM] == 0 &&
-	       p->file->held_until_ns[MC_TIER_DRAM] < *(uint64_t *)ctx &&
-	       p->blk[0].state != MC_BLK_EVICTING;
+		p->file->held_until_ns[MC_TIER_DRAM] < *(uint64_t *)ctx &&
+		p->blk[0].state != MC_BLK_EVICTING;
 }
 
 static bool nvme_evictable(void *ctx, const struct mc_policy_entry *e)
 {
-	const struct mc_run *r = (const struct mc_run *)((const char *)e - offsetof(struct mc_run, entry));
+	const struct mc_run *r =
+		(const struct mc_run *)((const char *)e - offsetof(struct mc_run, entry));
 
 	return r->pins == 0 && !r->evicting && r->file->backing[MC_TIER_NVME] == 0 &&
-	       r->file->held_until_ns[MC_TIER_NVME] < *(uint64_t *)ctx;
+		r->file->held_until_ns[MC_TIER_NVME] < *(uint64_t *)ctx;
 }
 
 /* Blocks of the pair that should go to NVMe before they leave DRAM, as a bit mask. */
@@ -52,7 +54,7 @@ static struct mc_pair *victim_locked(struct mc_store *s) MC_REQUIRES(s->lock)
 	return e != NULL ? mc_pair_of(e) : NULL;
 }
 
-static void mark_evicting_locked(struct mc_pair *p) MC_REQUIRES(p->file->store->lock)
+static void mark_evicting_locked(struct mc_store *s, struct mc_pair *p) MC_REQUIRES(s->lock)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		p->blk[i].was_valid = p->blk[i].state == MC_BLK_VALID;
@@ -60,12 +62,11 @@ static void mark_evicting_locked(struct mc_pair *p) MC_REQUIRES(p->file->store->
 			p->file->n_valid--;
 		p->blk[i].state = MC_BLK_EVICTING;
 	}
-	mc_file_ref_locked(p->file);
 }
 
 /* A reader waits for a block that has just left: its fetch starts anew. */
-static void restart_locked(struct mc_pair *p, unsigned i, struct mc_file_wait **ready)
-	MC_REQUIRES(p->file->store->lock)
+static void restart_locked(struct mc_store *s, struct mc_pair *p, unsigned i,
+	struct mc_file_wait **ready) MC_REQUIRES(s->lock)
 {
 	struct mc_file *f = p->file;
 	uint64_t block = ((uint64_t)p->index << 1) + i;
@@ -74,17 +75,16 @@ static void restart_locked(struct mc_pair *p, unsigned i, struct mc_file_wait **
 
 	if (p->blk[i].waiters == NULL)
 		return;
-	r = mc_fetch_block_locked(f, block, false, deadline);
+	r = mc_fetch_block_locked(s, f, block, false, deadline);
 	if (r < 0)
-		mc_read_block_done_locked(p, i, r, ready);
+		mc_read_block_done_locked(s, p, i, r, ready);
 }
 
 /* The pair's memory is gone (freed ≥ 0), or was refused: states, readers, policy. */
-static void settle_locked(struct mc_pair *p, int64_t freed, struct mc_file_wait **ready)
-	MC_REQUIRES(p->file->store->lock)
+static void settle_locked(struct mc_store *s, struct mc_pair *p, int64_t freed,
+	struct mc_file_wait **ready) MC_REQUIRES(s->lock)
 {
 	struct mc_file *f = p->file;
-	struct mc_store *s = f->store;
 
 	for (unsigned i = 0; i < 2; i++) {
 		bool valid = freed < 0 && p->blk[i].was_valid;
@@ -92,22 +92,22 @@ static void settle_locked(struct mc_pair *p, int64_t freed, struct mc_file_wait 
 		p->blk[i].state = valid ? MC_BLK_VALID : MC_BLK_ABSENT;
 		if (valid) {
 			f->n_valid++;
-			mc_read_block_done_locked(p, i, 0, ready);
+			mc_read_block_done_locked(s, p, i, 0, ready);
 		}
 	}
 	if (freed < 0) {
 		f->held_until_ns[MC_TIER_DRAM] = mc_now_ns() + HELD_NS;
 		for (unsigned i = 0; i < 2; i++)
 			if (p->blk[i].state == MC_BLK_ABSENT)
-				restart_locked(p, i, ready);
+				restart_locked(s, p, i, ready);
 		return;
 	}
 	s->st.evicted_dram += (uint64_t)freed;
 	mc_policy_evict(s->dram_policy, &p->entry);
 	for (unsigned i = 0; i < 2; i++)
-		restart_locked(p, i, ready);
+		restart_locked(s, p, i, ready);
 	if (p->pins == 0)
-		mc_pair_free_locked(p);
+		mc_pair_free_locked(s, p);
 }
 
 uint64_t mc_evict_dram(struct mc_store *s)
@@ -128,10 +128,9 @@ uint64_t mc_evict_dram(struct mc_store *s)
 		}
 		index = p->index;
 		demote = tries < MAX_DEMOTIONS ? to_demote_locked(s, p) : 0;
-		if (demote != 0)
-			f = mc_file_ref_locked(p->file);
-		else
-			mark_evicting_locked(p), f = p->file;
+		f = mc_file_ref_locked(s, p->file);
+		if (demote == 0)
+			mark_evicting_locked(s, p);
 		mc_mutex_unlock(&s->lock);
 		if (demote != 0) {
 			for (unsigned i = 0; i < 2; i++)
@@ -142,7 +141,7 @@ uint64_t mc_evict_dram(struct mc_store *s)
 		}
 		freed = mc_dram_punch(f->dram, index);
 		mc_mutex_lock(&s->lock);
-		settle_locked(p, freed, &ready);
+		settle_locked(s, p, freed, &ready);
 		mc_mutex_unlock(&s->lock);
 		mc_read_resume(ready);
 		mc_file_put(f);
@@ -169,7 +168,7 @@ uint64_t mc_evict_nvme(struct mc_store *s)
 		}
 		run = mc_run_of(e);
 		run->evicting = true;
-		f = mc_file_ref_locked(run->file);
+		f = mc_file_ref_locked(s, run->file);
 		mc_mutex_unlock(&s->lock);
 		freed = mc_nvme_evict(f->nvme, (uint64_t)run->index << MC_RUN_SHIFT, MC_RUN_BLOCKS);
 		mc_mutex_lock(&s->lock);
@@ -179,7 +178,7 @@ uint64_t mc_evict_nvme(struct mc_store *s)
 		} else {
 			s->st.evicted_nvme += (uint64_t)freed;
 			mc_policy_evict(s->nvme_policy, &run->entry);
-			mc_run_free_locked(run);
+			mc_run_free_locked(s, run);
 		}
 		mc_mutex_unlock(&s->lock);
 		mc_file_put(f);

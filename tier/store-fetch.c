@@ -1,11 +1,14 @@
 /*
  * Fetching one block into DRAM: memory, then NVMe if it is there, else the remote; verify; publish.
  *
- * A job is queued → started (holds memory and a place among max_in_flight) → its last transfer completes
- * on a tier's thread, which only posts it → finished by a worker. A bad or failed NVMe read is repeated
- * from the remote; bad bytes from the remote are fetched once more, then the readers get EIO (T1).
+ * A job is queued → started (holds memory and a place among max_in_flight) → its last transfer
+ * completes on a tier's thread, which only posts it → finished by a worker. A bad or failed NVMe
+ * read is repeated from the remote; bad bytes from the remote are fetched once more, then the
+ * readers get EIO (T1).
  */
 #include "tier/store-impl.h"
+
+#include "tier/cleanup.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -15,7 +18,7 @@
 #define MAX_ATTEMPTS 2 /* times the remote is asked for bytes that verify */
 
 struct mc_job {
-	struct mc_work work; /* first member */
+	struct mc_work work;  /* first member */
 	struct mc_file *file; /* owned reference */
 	struct mc_pair *pair; /* pinned */
 	uint64_t block;
@@ -37,11 +40,11 @@ struct mc_job {
 static void job_start(struct mc_store *s, struct mc_work *w);
 static void job_finish(struct mc_store *s, struct mc_work *w);
 
-int mc_fetch_block_locked(struct mc_file *f, uint64_t block, bool prefetch, uint64_t deadline_ns)
+int mc_fetch_block_locked(
+	struct mc_store *s, struct mc_file *f, uint64_t block, bool prefetch, uint64_t deadline_ns)
 {
-	struct mc_store *s = f->store;
 	struct mc_job *job = calloc(1, sizeof(*job));
-	struct mc_pair *p = job != NULL ? mc_pair_make_locked(f, block) : NULL;
+	struct mc_pair *p = job != NULL ? mc_pair_make_locked(s, f, block) : NULL;
 
 	if (p == NULL) {
 		free(job);
@@ -49,7 +52,7 @@ int mc_fetch_block_locked(struct mc_file *f, uint64_t block, bool prefetch, uint
 	}
 	assert(p->blk[block & 1].state == MC_BLK_ABSENT);
 	job->work.run = job_start;
-	job->file = mc_file_ref_locked(f);
+	job->file = mc_file_ref_locked(s, f);
 	job->pair = p;
 	job->block = block;
 	job->len = mc_block_len(f->id.size, block);
@@ -106,10 +109,10 @@ static void job_end(struct mc_store *s, struct mc_job *job, int res)
 	}
 	p->pins--;
 	s->in_flight--;
-	mc_read_block_done_locked(p, i, res, &ready);
+	mc_read_block_done_locked(s, p, i, res, &ready);
 	if (res < 0 && p->pins == 0 && !mc_policy_linked(&p->entry) &&
 		p->blk[1 - i].state == MC_BLK_ABSENT)
-		mc_pair_free_locked(p);
+		mc_pair_free_locked(s, p);
 	mc_store_room_locked(s);
 	mc_cond_signal(&s->wake);
 	if (s->stopping)
@@ -378,8 +381,9 @@ static void job_finish(struct mc_store *s, struct mc_work *w)
 	struct mc_source *src = job->file->src;
 	int res = atomic_load(&job->res);
 
-	if (res == 0 && mc_crc32c(0, mc_dram_ptr(job->file->dram, job->block), job->len) !=
-				src->ops->block_crc(src, job->block))
+	if (res == 0 &&
+		mc_crc32c(0, mc_dram_ptr(job->file->dram, job->block), job->len) !=
+			src->ops->block_crc(src, job->block))
 		res = -EBADMSG;
 	if (job->run != NULL)
 		nvme_untake(s, job, res);

@@ -1,8 +1,8 @@
 /*
  * Files of the store: the table by identity, references, what is resident, passthrough backing.
  *
- * A file stays in the table while it is referenced or holds memory or disk (pairs, runs); its source
- * only while it is referenced, so an unused checkpoint's manifest can go.
+ * A file stays in the table while it is referenced or holds memory or disk (pairs, runs); its
+ * source only while it is referenced, so an unused checkpoint's manifest can go.
  */
 #include "tier/store-impl.h"
 
@@ -123,7 +123,7 @@ static void file_free(struct mc_file *f, bool drop)
 	free(f);
 }
 
-struct mc_file *mc_file_ref_locked(struct mc_file *f)
+struct mc_file *mc_file_ref_locked(struct mc_store *s, struct mc_file *f)
 {
 	f->refs++;
 	return f;
@@ -131,9 +131,11 @@ struct mc_file *mc_file_ref_locked(struct mc_file *f)
 
 struct mc_file *mc_file_ref(struct mc_file *f)
 {
-	mc_mutex_lock(&f->store->lock);
-	mc_file_ref_locked(f);
-	mc_mutex_unlock(&f->store->lock);
+	struct mc_store *s = f->store;
+
+	mc_mutex_lock(&s->lock);
+	mc_file_ref_locked(s, f);
+	mc_mutex_unlock(&s->lock);
 	return f;
 }
 
@@ -176,7 +178,7 @@ int mc_store_file_get(struct mc_store *s, struct mc_source *src, struct mc_file 
 		fresh = NULL;
 		insert_locked(s, f);
 	}
-	mc_file_ref_locked(f);
+	mc_file_ref_locked(s, f);
 	if (f->src == NULL) {
 		f->src = src;
 		src = NULL;
@@ -195,7 +197,7 @@ const struct mc_file_id *mc_file_id(const struct mc_file *f)
 	return &f->id;
 }
 
-struct mc_pair *mc_pair_make_locked(struct mc_file *f, uint64_t block)
+struct mc_pair *mc_pair_make_locked(struct mc_store *s, struct mc_file *f, uint64_t block)
 {
 	struct mc_pair **slot = &f->pairs[block >> 1];
 
@@ -210,7 +212,7 @@ struct mc_pair *mc_pair_make_locked(struct mc_file *f, uint64_t block)
 	return *slot;
 }
 
-void mc_pair_free_locked(struct mc_pair *p)
+void mc_pair_free_locked(struct mc_store *s, struct mc_pair *p)
 {
 	struct mc_file *f = p->file;
 
@@ -220,7 +222,7 @@ void mc_pair_free_locked(struct mc_pair *p)
 	free(p);
 }
 
-struct mc_run *mc_run_make_locked(struct mc_file *f, uint64_t block)
+struct mc_run *mc_run_make_locked(struct mc_store *s, struct mc_file *f, uint64_t block)
 {
 	struct mc_run **slot = &f->runs[block >> MC_RUN_SHIFT];
 
@@ -235,7 +237,7 @@ struct mc_run *mc_run_make_locked(struct mc_file *f, uint64_t block)
 	return *slot;
 }
 
-void mc_run_free_locked(struct mc_run *r)
+void mc_run_free_locked(struct mc_store *s, struct mc_run *r)
 {
 	struct mc_file *f = r->file;
 
@@ -296,7 +298,7 @@ int mc_file_adopt_dram(struct mc_store *s, const struct mc_file_id *id)
 		if (!mc_dram_present(f->dram, b))
 			continue;
 		mc_mutex_lock(&s->lock);
-		p = mc_pair_make_locked(f, b);
+		p = mc_pair_make_locked(s, f, b);
 		if (p != NULL) {
 			p->blk[b & 1].state = MC_BLK_VALID;
 			f->n_valid++;
@@ -327,7 +329,7 @@ int mc_file_adopt_nvme(struct mc_store *s, const struct mc_file_id *id)
 		if (!mc_nvme_present(f->nvme, b))
 			continue;
 		mc_mutex_lock(&s->lock);
-		run = mc_run_make_locked(f, b);
+		run = mc_run_make_locked(s, f, b);
 		if (run != NULL) {
 			run->blocks++;
 			if (f->pairs[b >> 1] != NULL)

@@ -7,11 +7,11 @@
  * Invariants
  *  T1 A block is VALID only after its bytes matched the source's CRC (or were committed so by an
  *     earlier daemon of this boot), and only VALID blocks are lent out.
- *  T2 A pair with pins, or of a file with passthrough openers, is not evicted. Pins are held by lent
- *     reads, by the job that fills a block and by a write-behind that reads from it.
- *  T3 A waiting read holds no pin but on the block that has just come (so full memory cannot deadlock).
- *  T4 At most one job fills a block; every other reader waits on it.
- *  T5 Both blocks of a pair are EVICTING while its memory is punched, whatever they were before.
+ *  T2 A pair with pins, or of a file with passthrough openers, is not evicted. Pins are held by
+ * lent reads, by the job that fills a block and by a write-behind that reads from it. T3 A waiting
+ * read holds no pin but on the block that has just come (so full memory cannot deadlock). T4 At
+ * most one job fills a block; every other reader waits on it. T5 Both blocks of a pair are EVICTING
+ * while its memory is punched, whatever they were before.
  */
 #pragma once
 
@@ -41,10 +41,10 @@ enum mc_behind { MC_BEHIND_NONE, MC_BEHIND_RUNNING, MC_BEHIND_DONE };
 struct mc_job;
 
 struct mc_pair_block {
-	uint8_t state;  /* enum mc_block_state */
-	uint8_t behind; /* enum mc_behind: its way to NVMe */
-	bool was_valid; /* while EVICTING */
-	bool ahead;     /* fetched ahead and not read yet */
+	uint8_t state;                /* enum mc_block_state */
+	uint8_t behind;               /* enum mc_behind: its way to NVMe */
+	bool was_valid;               /* while EVICTING */
+	bool ahead;                   /* fetched ahead and not read yet */
 	struct mc_job *job;           /* while FILLING, borrowed */
 	struct mc_file_wait *waiters; /* owned by their reads */
 };
@@ -75,15 +75,15 @@ struct mc_file {
 	struct mc_source *src; /* owned while refs > 0; set once per period of use */
 	uint64_t refs;
 	uint64_t blocks;
-	struct mc_pair **pairs; /* [(blocks + 1) / 2], owned */
-	struct mc_run **runs;   /* [blocks / 8 rounded up], owned */
+	struct mc_pair **pairs;   /* [(blocks + 1) / 2], owned */
+	struct mc_run **runs;     /* [blocks / 8 rounded up], owned */
 	uint32_t n_pairs, n_runs; /* that exist */
-	uint64_t n_valid;       /* blocks VALID in DRAM */
-	uint64_t data_blocks;   /* blocks that are not wholly hole; UINT64_MAX = not counted yet */
+	uint64_t n_valid;         /* blocks VALID in DRAM */
+	uint64_t data_blocks; /* blocks that are not wholly hole; UINT64_MAX = not counted yet */
 	struct mc_dram_image *dram; /* owned, NULL until needed */
 	struct mc_nvme_image *nvme; /* owned, NULL until needed */
-	uint32_t backing[2];    /* passthrough openers, by enum mc_tier */
-	uint64_t held_until_ns[2]; /* the kernel still held the image then */
+	uint32_t backing[2];        /* passthrough openers, by enum mc_tier */
+	uint64_t held_until_ns[2];  /* the kernel still held the image then */
 	struct mc_work verify_work; /* on store->verify while verify_queued */
 	bool verify_queued;
 	struct mc_streams streams;
@@ -95,21 +95,21 @@ struct mc_store {
 	struct mc_nvme *nvme; /* NULL = no tier */
 	uint8_t *zeros;       /* MC_BLOCK_SIZE, read-only */
 	struct mc_mutex lock;
-	struct mc_cond wake;  /* workers */
-	struct mc_cond tick;  /* the maintenance thread */
+	struct mc_cond wake; /* workers */
+	struct mc_cond tick; /* the maintenance thread */
 	/* All below guarded by lock. */
 	struct mc_policy *dram_policy;
 	struct mc_policy *nvme_policy;
 	struct mc_file **hash; /* owned */
 	size_t hash_size;      /* power of two */
 	size_t n_files;
-	struct mc_queue ready;    /* completions */
-	struct mc_queue demand;   /* jobs somebody waits for */
+	struct mc_queue ready;  /* completions */
+	struct mc_queue demand; /* jobs somebody waits for */
 	struct mc_queue prefetch;
-	struct mc_queue no_room;  /* jobs waiting for memory */
-	struct mc_queue verify;   /* NVMe images to read through, for the maintenance thread */
-	unsigned in_flight;       /* jobs started and not finished */
-	unsigned behind_blocks;   /* blocks on their way to NVMe */
+	struct mc_queue no_room;   /* jobs waiting for memory */
+	struct mc_queue verify;    /* NVMe images to read through, for the maintenance thread */
+	unsigned in_flight;        /* jobs started and not finished */
+	unsigned behind_blocks;    /* blocks on their way to NVMe */
 	uint64_t backing_bytes[2]; /* of files with passthrough openers */
 	bool stopping;
 	struct mc_store_stats st;
@@ -145,30 +145,32 @@ uint64_t mc_file_hash(const struct mc_file_id *id);
 int mc_file_adopt_dram(struct mc_store *s, const struct mc_file_id *id);
 int mc_file_adopt_nvme(struct mc_store *s, const struct mc_file_id *id);
 /* The pair or run of a block, made when missing; NULL: no memory. */
-struct mc_pair *mc_pair_make_locked(struct mc_file *f, uint64_t block) MC_REQUIRES(f->store->lock);
-struct mc_run *mc_run_make_locked(struct mc_file *f, uint64_t block) MC_REQUIRES(f->store->lock);
-void mc_pair_free_locked(struct mc_pair *p) MC_REQUIRES(p->file->store->lock);
-void mc_run_free_locked(struct mc_run *r) MC_REQUIRES(r->file->store->lock);
+struct mc_pair *mc_pair_make_locked(struct mc_store *s, struct mc_file *f, uint64_t block)
+	MC_REQUIRES(s->lock);
+struct mc_run *mc_run_make_locked(struct mc_store *s, struct mc_file *f, uint64_t block)
+	MC_REQUIRES(s->lock);
+void mc_pair_free_locked(struct mc_store *s, struct mc_pair *p) MC_REQUIRES(s->lock);
+void mc_run_free_locked(struct mc_store *s, struct mc_run *r) MC_REQUIRES(s->lock);
 static inline struct mc_pair *mc_file_pair(const struct mc_file *f, uint64_t block)
 {
 	return f->pairs[block >> 1];
 }
-struct mc_file *mc_file_ref_locked(struct mc_file *f) MC_REQUIRES(f->store->lock);
+struct mc_file *mc_file_ref_locked(struct mc_store *s, struct mc_file *f) MC_REQUIRES(s->lock);
 bool mc_file_block_is_hole(const struct mc_file *f, uint64_t block);
 /* Frees every file, at close. */
 void mc_file_free_all(struct mc_store *s);
 
 /* store-read.c */
 /* A block came (or failed): moves the reads that wait for nothing else to *ret_ready. */
-void mc_read_block_done_locked(struct mc_pair *p, unsigned i, int res, struct mc_file_wait **ret_ready)
-	MC_REQUIRES(p->file->store->lock);
+void mc_read_block_done_locked(struct mc_store *s, struct mc_pair *p, unsigned i, int res,
+	struct mc_file_wait **ret_ready) MC_REQUIRES(s->lock);
 /* Goes on with those reads. */
 void mc_read_resume(struct mc_file_wait *ready);
 
 /* store-fetch.c */
 /* Starts filling an ABSENT block; the file has a source. -ENOMEM. */
-int mc_fetch_block_locked(struct mc_file *f, uint64_t block, bool prefetch, uint64_t deadline_ns)
-	MC_REQUIRES(f->store->lock);
+int mc_fetch_block_locked(struct mc_store *s, struct mc_file *f, uint64_t block, bool prefetch,
+	uint64_t deadline_ns) MC_REQUIRES(s->lock);
 /* A reader waits for a block that was queued as prefetch. */
 void mc_fetch_urgent_locked(struct mc_job *job, uint64_t deadline_ns);
 

@@ -1,8 +1,9 @@
 /*
  * Reads: lending out resident blocks, waiting for the others, fetching ahead.
  *
- * A read looks at all its blocks under one lock. If all are VALID it pins them and is done; otherwise
- * it pins nothing (T3), waits on those that are not, and looks again when the last of them has come.
+ * A read looks at all its blocks under one lock. If all are VALID it pins them and is done;
+ * otherwise it pins nothing (T3), waits on those that are not, and looks again when the last of
+ * them has come.
  */
 #include "tier/store-impl.h"
 
@@ -27,8 +28,8 @@ static struct mc_pair_block *block_of(const struct mc_file *f, uint64_t block)
 	return p != NULL ? &p->blk[block & 1] : NULL;
 }
 
-static bool all_valid_locked(const struct mc_file_read *r, const bool *hole)
-	MC_REQUIRES(r->file->store->lock)
+static bool all_valid_locked(struct mc_store *s, const struct mc_file_read *r, const bool *hole)
+	MC_REQUIRES(s->lock)
 {
 	for (unsigned i = 0; i < n_blocks(r); i++) {
 		struct mc_pair_block *b = block_of(r->file, first_block(r) + i);
@@ -39,10 +40,9 @@ static bool all_valid_locked(const struct mc_file_read *r, const bool *hole)
 	return true;
 }
 
-static void pin_all_locked(struct mc_file_read *r, const bool *hole)
-	MC_REQUIRES(r->file->store->lock)
+static void pin_all_locked(struct mc_store *s, struct mc_file_read *r, const bool *hole)
+	MC_REQUIRES(s->lock)
 {
-	struct mc_store *s = r->file->store;
 
 	for (unsigned i = 0; i < n_blocks(r); i++) {
 		uint64_t block = first_block(r) + i;
@@ -60,7 +60,8 @@ static void pin_all_locked(struct mc_file_read *r, const bool *hole)
 }
 
 /* Registers the read with one block that is not VALID; starts its fetch when nobody has. */
-static int wait_for_locked(struct mc_file_read *r, unsigned i) MC_REQUIRES(r->file->store->lock)
+static int wait_for_locked(struct mc_store *s, struct mc_file_read *r, unsigned i)
+	MC_REQUIRES(s->lock)
 {
 	uint64_t block = first_block(r) + i;
 	struct mc_pair_block *b = block_of(r->file, block);
@@ -68,7 +69,7 @@ static int wait_for_locked(struct mc_file_read *r, unsigned i) MC_REQUIRES(r->fi
 	int e;
 
 	if (b == NULL || b->state == MC_BLK_ABSENT) {
-		e = mc_fetch_block_locked(r->file, block, false, r->deadline_ns);
+		e = mc_fetch_block_locked(s, r->file, block, false, r->deadline_ns);
 		if (e < 0)
 			return e;
 		b = block_of(r->file, block);
@@ -82,10 +83,9 @@ static int wait_for_locked(struct mc_file_read *r, unsigned i) MC_REQUIRES(r->fi
 	return 0;
 }
 
-static void wait_all_locked(struct mc_file_read *r, const bool *hole)
-	MC_REQUIRES(r->file->store->lock)
+static void wait_all_locked(struct mc_store *s, struct mc_file_read *r, const bool *hole)
+	MC_REQUIRES(s->lock)
 {
-	struct mc_store *s = r->file->store;
 
 	if (r->pinned >= 0) {
 		struct mc_pair *p = mc_file_pair(r->file, first_block(r) + (unsigned)r->pinned);
@@ -102,7 +102,7 @@ static void wait_all_locked(struct mc_file_read *r, const bool *hole)
 		struct mc_pair_block *b = block_of(r->file, first_block(r) + i);
 
 		if (!hole[i] && (b == NULL || b->state != MC_BLK_VALID))
-			r->res = wait_for_locked(r, i);
+			r->res = wait_for_locked(s, r, i);
 	}
 }
 
@@ -143,13 +143,13 @@ static void read_try(struct mc_file_read *r, bool first)
 	for (unsigned i = 0; i < n_blocks(r); i++)
 		hole[i] = mc_file_block_is_hole(r->file, first_block(r) + i);
 	mc_mutex_lock(&s->lock);
-	ready = all_valid_locked(r, hole);
+	ready = all_valid_locked(s, r, hole);
 	if (ready) {
-		pin_all_locked(r, hole);
+		pin_all_locked(s, r, hole);
 		if (first)
 			s->st.hits_dram += n_blocks(r);
 	} else {
-		wait_all_locked(r, hole);
+		wait_all_locked(s, r, hole);
 		failed = r->res < 0 && r->waiting == 0;
 	}
 	mc_mutex_unlock(&s->lock);
@@ -174,7 +174,7 @@ static void fetch_ahead(struct mc_file *f, uint64_t first, uint32_t n)
 		blk = block_of(f, b);
 		full = s->prefetch.n >= s->max_prefetch || s->no_room.n > 0;
 		if (!full && (blk == NULL || blk->state == MC_BLK_ABSENT) &&
-			mc_fetch_block_locked(f, b, true,
+			mc_fetch_block_locked(s, f, b, true,
 				mc_now_ns() + s->opts.deadline_ms * UINT64_C(1000000)) == 0)
 			s->st.prefetched++;
 		mc_mutex_unlock(&s->lock);
@@ -223,7 +223,8 @@ void mc_file_read_end(struct mc_file_read *r)
 	mc_mutex_unlock(&s->lock);
 }
 
-void mc_read_block_done_locked(struct mc_pair *p, unsigned i, int res, struct mc_file_wait **ret_ready)
+void mc_read_block_done_locked(
+	struct mc_store *s, struct mc_pair *p, unsigned i, int res, struct mc_file_wait **ret_ready)
 {
 	struct mc_file_wait *w = p->blk[i].waiters;
 	uint64_t block = ((uint64_t)p->index << 1) + i;

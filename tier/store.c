@@ -2,8 +2,9 @@
  * The store: opening and closing, its threads, queues and figures.
  *
  * Workers run completions first, then jobs somebody waits for, then prefetch; jobs start only while
- * fewer than max_in_flight are under way. The keeper thread does what must not delay a reader: reading
- * adopted NVMe images through, looking at held images again, and waking jobs that wait for memory.
+ * fewer than max_in_flight are under way. The keeper thread does what must not delay a reader:
+ * reading adopted NVMe images through, looking at held images again, and waking jobs that wait for
+ * memory.
  */
 #include "tier/store-impl.h"
 
@@ -12,12 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/mman.h>
 
 #define DEFAULT_BUDGET (UINT64_C(256) << 20)
 #define DEFAULT_DEPTH 16
 #define DEFAULT_DEADLINE_MS 30000
-#define TICK_NS 20000000u  /* jobs without room try again at least this often */
+#define TICK_NS 20000000u /* jobs without room try again at least this often */
 #define REAP_NS 1000000000u
 
 void mc_queue_push(struct mc_queue *q, struct mc_work *w)
@@ -104,7 +106,7 @@ static struct mc_work *next_work_locked(struct mc_store *s) MC_REQUIRES(s->lock)
 static bool idle_locked(const struct mc_store *s)
 {
 	return s->in_flight == 0 && s->behind_blocks == 0 && s->ready.head == NULL &&
-	       s->demand.head == NULL && s->prefetch.head == NULL && s->no_room.head == NULL;
+		s->demand.head == NULL && s->prefetch.head == NULL && s->no_room.head == NULL;
 }
 
 static void *worker(void *arg)
@@ -171,8 +173,8 @@ static void *keeper(void *arg)
 		struct mc_work *w = s->verify.head;
 
 		if (w != NULL) {
-			struct mc_file *f =
-				(struct mc_file *)((char *)w - offsetof(struct mc_file, verify_work));
+			struct mc_file *f = (struct mc_file *)((char *)w -
+				offsetof(struct mc_file, verify_work));
 			bool stopping = s->stopping;
 
 			mc_queue_take(&s->verify, w);
@@ -239,7 +241,8 @@ static void adopt_dram(void *ctx, const struct mc_file_id *id)
 	int r = mc_file_adopt_dram(s, id);
 
 	if (r < 0)
-		mc_store_event(s, "adopt-failed", "tier=dram: an image was left out: %s", strerror(-r));
+		mc_store_event(
+			s, "adopt-failed", "tier=dram: an image was left out: %s", strerror(-r));
 }
 
 static void adopt_nvme(void *ctx, const struct mc_file_id *id)
@@ -248,7 +251,8 @@ static void adopt_nvme(void *ctx, const struct mc_file_id *id)
 	int r = mc_file_adopt_nvme(s, id);
 
 	if (r < 0)
-		mc_store_event(s, "adopt-failed", "tier=nvme: an image was left out: %s", strerror(-r));
+		mc_store_event(
+			s, "adopt-failed", "tier=nvme: an image was left out: %s", strerror(-r));
 }
 
 static int open_tiers(struct mc_store *s, struct mc_err *err)

@@ -1,6 +1,6 @@
 /*
- * The store: one door to DRAM → NVMe → remote. Files are named by identity; a source says where their
- * bytes come from; a read makes the blocks resident in DRAM, verified, and lends them out.
+ * The store: one door to DRAM → NVMe → remote. Files are named by identity; a source says where
+ * their bytes come from; a read makes the blocks resident in DRAM, verified, and lends them out.
  *
  * Thread-safe. Callbacks run from any thread, possibly before the call returns, with no lock held.
  */
@@ -17,29 +17,30 @@ struct mc_store;
 struct mc_file; /* reference-counted; one per identity */
 
 struct mc_store_opts {
-	struct mc_remote *remote;  /* borrowed until mc_store_close returned */
-	const char *dram_dir;      /* see mc_dram_opts */
-	uint64_t dram_capacity;    /* bytes */
-	const char *nvme_dir;      /* NULL = no NVMe tier */
-	uint64_t nvme_capacity;    /* bytes, 0 = see mc_nvme_opts */
-	uint64_t memory_budget;    /* bytes beyond the DRAM tier; 0 = 256 MiB */
-	unsigned fetch_depth;      /* block fetches in flight; 0 = connections × depth = 16 */
-	unsigned workers;          /* threads; 0 = online CPUs, 2 .. 4 */
-	unsigned deadline_ms;      /* a read ends by then, well or not; 0 = 30,000 */
+	struct mc_remote *remote; /* borrowed until mc_store_close returned */
+	const char *dram_dir;     /* see mc_dram_opts */
+	uint64_t dram_capacity;   /* bytes */
+	const char *nvme_dir;     /* NULL = no NVMe tier */
+	uint64_t nvme_capacity;   /* bytes, 0 = see mc_nvme_opts */
+	uint64_t memory_budget;   /* bytes beyond the DRAM tier; 0 = 256 MiB */
+	unsigned fetch_depth;     /* block fetches in flight; 0 = connections × depth = 16 */
+	unsigned workers;         /* threads; 0 = online CPUs, 2 .. 4 */
+	unsigned deadline_ms;     /* a read ends by then, well or not; 0 = 30,000 */
 	/* One line per background failure, already rate-limited; may be NULL. */
 	void (*event)(void *ctx, const char *event, const char *text);
 	void *event_ctx;
 };
 
 struct mc_store_stats {
-	uint64_t reads, read_bytes;         /* asked by the caller */
+	uint64_t reads, read_bytes;             /* asked by the caller */
 	uint64_t hits_dram, hits_nvme, fetches; /* blocks */
-	uint64_t fetched_bytes;             /* from the remote */
-	uint64_t prefetched;                /* blocks fetched ahead of a reader */
-	uint64_t bad_blocks;                /* failed verification, from any tier */
-	uint64_t evicted_dram, evicted_nvme; /* bytes */
-	uint64_t behind_skipped;            /* blocks not written behind: backlog full or tier refused */
-	uint64_t in_flight, queued, no_room; /* block fetches now: running, waiting, waiting for memory */
+	uint64_t fetched_bytes;                 /* from the remote */
+	uint64_t prefetched;                    /* blocks fetched ahead of a reader */
+	uint64_t bad_blocks;                    /* failed verification, from any tier */
+	uint64_t evicted_dram, evicted_nvme;    /* bytes */
+	uint64_t behind_skipped; /* blocks not written behind: backlog full or tier refused */
+	uint64_t in_flight, queued,
+		no_room; /* block fetches now: running, waiting, waiting for memory */
 	uint64_t read_errors;
 	struct mc_dram_stats dram;
 	struct mc_nvme_stats nvme; /* zero without the tier */
@@ -59,9 +60,10 @@ const struct mc_file_id *mc_file_id(const struct mc_file *f);
 
 /*
  * A read of [off, off + len), inside the file, len ≤ 1 MiB + one page (at most MC_READ_IOV blocks).
- * The caller fills the upper part and owns the struct until done ran and mc_file_read_end was called.
- * done(r, 0): iov[0 .. n_iov) holds exactly len bytes, borrowed until mc_file_read_end; the blocks stay
- * resident so long. done(r, -errno) (-EIO, -ETIMEDOUT, -ESHUTDOWN, -ENOMEM): nothing to end.
+ * The caller fills the upper part and owns the struct until done ran and mc_file_read_end was
+ * called. done(r, 0): iov[0 .. n_iov) holds exactly len bytes, borrowed until mc_file_read_end; the
+ * blocks stay resident so long. done(r, -errno) (-EIO, -ETIMEDOUT, -ESHUTDOWN, -ENOMEM): nothing to
+ * end.
  */
 #define MC_READ_IOV 4
 struct mc_file_read {
@@ -86,12 +88,14 @@ void mc_file_read(struct mc_file_read *r);
 void mc_file_read_end(struct mc_file_read *r);
 
 /* SEEK_DATA / SEEK_HOLE answers come from the source. */
-int mc_file_next_data(const struct mc_file *f, uint64_t off, uint64_t *ret_start, uint64_t *ret_end);
+int mc_file_next_data(
+	const struct mc_file *f, uint64_t off, uint64_t *ret_start, uint64_t *ret_end);
 
 /*
- * The backing file of a wholly resident and verified file, for passthrough: *ret_fd is the caller's to
- * close. Until mc_file_backing_put nothing of that image is evicted. -EAGAIN: not wholly resident in
- * one image, or has holes, or half the tier is held already: serve it through mc_file_read.
+ * The backing file of a wholly resident and verified file, for passthrough: *ret_fd is the caller's
+ * to close. Until mc_file_backing_put nothing of that image is evicted. -EAGAIN: not wholly
+ * resident in one image, or has holes, or half the tier is held already: serve it through
+ * mc_file_read.
  */
 enum mc_tier { MC_TIER_DRAM, MC_TIER_NVME, MC_TIER_REMOTE };
 int mc_file_backing_get(struct mc_file *f, int *ret_fd, enum mc_tier *ret_tier);

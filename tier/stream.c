@@ -1,17 +1,17 @@
 /*
  * Sequential streams within one file.
  *
- * Invariants: S1 a stream fetches ahead only after two reads in a row continued it, so random readers
- * cost exactly the blocks they touch; S2 small reads continue a stream only at its very end, large ones
- * (the kernel's readahead, answered by several threads) also a little out of order.
+ * Invariants: S1 a stream fetches ahead only after two reads in a row continued it, so random
+ * readers cost exactly the blocks they touch; S2 small reads continue a stream only at its very
+ * end, large ones (the kernel's readahead, answered by several threads) also a little out of order.
  */
 #include "tier/stream.h"
 
 #include "tier/plan.h"
 
-#define LARGE (128u << 10)          /* bytes: the kernel's smallest readahead request */
-#define SLACK (2 * MC_BLOCK_SIZE)   /* bytes a large read may be out of order */
-#define FIRST_WINDOW 4              /* blocks */
+#define LARGE (128u << 10)        /* bytes: the kernel's smallest readahead request */
+#define SLACK (2 * MC_BLOCK_SIZE) /* bytes a large read may be out of order */
+#define FIRST_WINDOW 4            /* blocks */
 
 static struct mc_stream *find(struct mc_streams *t, uint64_t off, uint32_t len)
 {
@@ -35,8 +35,8 @@ static struct mc_stream *oldest(struct mc_streams *t)
 	return s;
 }
 
-uint32_t mc_streams_note(struct mc_streams *t, uint64_t off, uint32_t len, uint32_t max_window,
-	uint64_t *ret_first)
+uint32_t mc_streams_note(
+	struct mc_streams *t, uint64_t off, uint32_t len, uint32_t max_window, uint64_t *ret_first)
 {
 	struct mc_stream *s = find(t, off, len);
 	uint64_t here, until, first;

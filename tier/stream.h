@@ -24,8 +24,8 @@ struct mc_streams {
 };
 
 /*
- * Notes a read and returns how many blocks, from *ret_first, should be fetched ahead now (0 = none).
- * max_window: blocks. The caller clips to the end of the file.
+ * Notes a read and returns how many blocks, from *ret_first, should be fetched ahead now (0 =
+ * none). max_window: blocks. The caller clips to the end of the file.
  */
-uint32_t mc_streams_note(struct mc_streams *t, uint64_t off, uint32_t len, uint32_t max_window,
-	uint64_t *ret_first);
+uint32_t mc_streams_note(
+	struct mc_streams *t, uint64_t off, uint32_t len, uint32_t max_window, uint64_t *ret_first);
