@@ -45,8 +45,8 @@ int mc_dram_image_get(struct mc_dram *d, const struct mc_file_id *id, bool creat
 	struct mc_dram_image **ret);
 void mc_dram_image_put(struct mc_dram_image *img);
 
-/* Memory for the pair of blocks {block & ~1, block | 1}. 0 (also when there already), or -ENOSPC when
- * the capacity or the tmpfs is full: the caller evicts and tries again. */
+/* Memory for the pair of blocks {block & ~1, block | 1}. 0 (also when there already), -ENOSPC when
+ * the capacity or the tmpfs is full: the caller evicts and tries again; -ESTALE when it was dropped. */
 int mc_dram_reserve(struct mc_dram_image *img, uint64_t block);
 /* Where a reserved block lies. Valid until its pair is punched; the caller prevents that. */
 void *mc_dram_ptr(struct mc_dram_image *img, uint64_t block);
@@ -55,7 +55,9 @@ void mc_dram_commit(struct mc_dram_image *img, uint64_t block);
 bool mc_dram_present(struct mc_dram_image *img, uint64_t block);
 uint64_t mc_dram_present_blocks(struct mc_dram_image *img);
 uint64_t mc_dram_resident_bytes(struct mc_dram_image *img); /* valid bytes, for xattrs */
-/* The backing file, borrowed; for passthrough and SEEK_DATA. */
+/* The backing file, borrowed, the image's only descriptor (dup it, never open the file again: a second
+ * description of ours would look like a client's). -EOPNOTSUPP when the file system grants no leases:
+ * then nobody may be given it. */
 int mc_dram_fd(struct mc_dram_image *img);
 
 /*
