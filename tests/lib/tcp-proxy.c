@@ -59,10 +59,14 @@ static int write_port(const char *dir, uint16_t port)
 /* Executes one order and leaves the answer in reply; false when the proxy has to end. */
 static bool obey(struct proxy *p, char *order, char *reply, size_t size)
 {
-	char name[16] = "";
+	char *text = strchr(order, ' '), *end = NULL, *name = order;
 	uint64_t value = 0;
-	int n = sscanf(order, "%15s %" SCNu64, name, &value);
 	struct proxy_stats s;
+
+	if (text) {
+		*text++ = '\0';
+		value = strtoull(text, &end, 10);
+	}
 
 	if (strcmp(name, "stats") == 0) {
 		proxy_stats(p, &s);
@@ -74,7 +78,8 @@ static bool obey(struct proxy *p, char *order, char *reply, size_t size)
 	if (strcmp(name, "stop") == 0)
 		return false;
 	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++)
-		if (strcmp(name, modes[i].name) == 0 && (n == 2) == modes[i].has_value) {
+		if (strcmp(name, modes[i].name) == 0 && (!end || !*end) &&
+			(text != NULL) == modes[i].has_value) {
 			proxy_set(p, modes[i].mode, value);
 			return true;
 		}
@@ -92,7 +97,7 @@ static int run(const char *dir, const char *target)
 	if (fd < 0)
 		return 1;
 	unlink(a.sun_path);
-	r = proxy_open((uint16_t)atoi(target), &p);
+	r = proxy_open((uint16_t)strtoul(target, NULL, 10), &p);
 	if (r < 0) {
 		fprintf(stderr, "tcp-proxy: %s\n", strerror(-r));
 		return 1;
