@@ -1,0 +1,62 @@
+/* Writing compact JSON with deterministic bytes. */
+#include "manifest/json-out.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+void mc_json_put_mem(struct mc_json_out *o, const void *raw, size_t len)
+{
+	if (!o->failed && mc_buffer_append(&o->b, raw, len) < 0)
+		o->failed = true;
+}
+
+void mc_json_put(struct mc_json_out *o, const char *raw)
+{
+	mc_json_put_mem(o, raw, strlen(raw));
+}
+
+void mc_json_put_uint(struct mc_json_out *o, uint64_t v)
+{
+	char text[24];
+
+	mc_json_put_mem(o, text, (size_t)snprintf(text, sizeof(text), "%" PRIu64, v));
+}
+
+void mc_json_put_int(struct mc_json_out *o, int64_t v)
+{
+	char text[24];
+
+	mc_json_put_mem(o, text, (size_t)snprintf(text, sizeof(text), "%" PRId64, v));
+}
+
+void mc_json_put_string(struct mc_json_out *o, const char *text)
+{
+	mc_json_put(o, "\"");
+	while (*text != '\0') {
+		size_t plain = 0;
+		char escape[8];
+
+		while ((unsigned char)text[plain] >= 0x20 && text[plain] != '"' &&
+			text[plain] != '\\')
+			plain++;
+		mc_json_put_mem(o, text, plain);
+		text += plain;
+		if (*text == '\0')
+			break;
+		if ((unsigned char)*text < 0x20)
+			snprintf(escape, sizeof(escape), "\\u%04x", (unsigned)*text);
+		else
+			snprintf(escape, sizeof(escape), "\\%c", *text);
+		mc_json_put(o, escape);
+		text++;
+	}
+	mc_json_put(o, "\"");
+}
+
+void mc_json_put_comma(struct mc_json_out *o, bool *first)
+{
+	if (!*first)
+		mc_json_put(o, ",");
+	*first = false;
+}
