@@ -1,6 +1,6 @@
 /*
- * A source for store tests: a file whose bytes are a function of the offset, cut into objects of odd
- * length under a directory that serves as a remote, with holes where asked.
+ * A source for store tests: a file whose bytes are a function of the offset, cut into objects of
+ * odd length under a directory that serves as a remote, with holes where asked.
  */
 #pragma once
 

@@ -1,4 +1,5 @@
-/* The store against a real directory remote: bytes, single flight, caps, tiers, restarts, leases. */
+/* The store against a real directory remote: bytes, single flight, caps, tiers, restarts, leases.
+ */
 #include "tests/pattern-source.h"
 #include "tests/suite.h"
 #include "tier/cleanup.h"
@@ -115,7 +116,8 @@ static int read_check(struct mc_file *f, const struct pattern *pat, uint64_t off
 	mc_mutex_unlock(&s.lock);
 	if (s.res == 0) {
 		for (unsigned i = 0; i < s.r.n_iov; i++) {
-			ck_assert_msg(pattern_equal(pat, at, s.r.iov[i].iov_base, s.r.iov[i].iov_len),
+			ck_assert_msg(
+				pattern_equal(pat, at, s.r.iov[i].iov_base, s.r.iov[i].iov_len),
 				"wrong bytes at %llu", (unsigned long long)at);
 			at += s.r.iov[i].iov_len;
 		}
@@ -143,7 +145,8 @@ static struct mc_store_stats stats(struct place *p)
 
 static struct pattern make_pattern(struct place *p, const char *name, uint64_t size)
 {
-	struct pattern pat = {.dir = p->remote_dir, .name = name, .size = size, .bad_block = UINT64_MAX};
+	struct pattern pat = {
+		.dir = p->remote_dir, .name = name, .size = size, .bad_block = UINT64_MAX};
 
 	pattern_write(&pat);
 	return pat;
@@ -223,7 +226,8 @@ static void *random_reader(void *arg)
 	struct reader *r = arg;
 
 	for (int i = 0; i < r->rounds; i++) {
-		uint64_t off = ((uint64_t)rand_r(&r->seed) << 8 ^ (uint64_t)rand_r(&r->seed)) % (r->pat->size - 1);
+		uint64_t off = ((uint64_t)rand_r(&r->seed) << 8 ^ (uint64_t)rand_r(&r->seed)) %
+			(r->pat->size - 1);
 		uint64_t len = 1 + (uint64_t)rand_r(&r->seed) % (MIB + 4096);
 
 		if (len > r->pat->size - off)
@@ -432,8 +436,8 @@ START_TEST(a_mapping_outlives_close_and_eviction_pressure)
 	ck_assert_int_ge(client, 0);
 	map = mmap(NULL, pat.size, PROT_READ, MAP_SHARED, client, 0);
 	ck_assert_ptr_ne(map, MAP_FAILED);
-	close(steal_fd(&client));
-	close(steal_fd(&fd));
+	close(steal_fd(client));
+	close(steal_fd(fd));
 	mc_file_backing_put(f, tier);
 	press(&p, &other);
 	ck_assert(pattern_equal(&pat, 0, map, pat.size));
@@ -482,4 +486,5 @@ SUITE_MAIN("store", any_range_reads_right_and_again_from_memory,
 	what_left_memory_is_read_from_nvme_not_from_the_remote,
 	a_killed_store_is_followed_by_one_that_fetches_nothing_again, nvme_survives_a_clean_restart,
 	bytes_that_do_not_verify_are_an_error_and_never_seen, holes_are_zeros_and_take_no_memory,
-	a_mapping_outlives_close_and_eviction_pressure, random_reads_fetch_only_the_blocks_they_touch)
+	a_mapping_outlives_close_and_eviction_pressure,
+	random_reads_fetch_only_the_blocks_they_touch)
