@@ -1,6 +1,6 @@
 /*
- * libfuse, and the one place that knows its versions: the tree compiles with 3.14 and later, passthrough
- * needs 3.17 (fuse_file_info.backing_id, fuse_set_feature_flag).
+ * libfuse, and the one place that knows its versions: the tree compiles with 3.14 and later,
+ * passthrough needs 3.17 (fuse_file_info.backing_id, fuse_set_feature_flag).
  */
 #pragma once
 

@@ -1,0 +1,258 @@
+/*
+ * The node table.
+ *
+ * Invariants:
+ * 1. A node lies in exactly one slot; nodes never move, slots are reused with a higher generation.
+ * 2. Every node is in the hash chain of its hash; at most one node per (kind, place, entry).
+ * 3. refs > 0 for every node in the table; the root has one that is never given back.
+ * 4. A place is unreferenced only after the lock is released (dropping a manifest may take long).
+ */
+#include "fs/node.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tier/lock.h"
+
+#define SLAB_SHIFT 10 /* nodes allocated together */
+#define SLAB_NODES (UINT32_C(1) << SLAB_SHIFT)
+#define SLOT_NONE UINT32_MAX
+
+struct mc_nodes {
+	struct mc_mutex lock;
+	struct mc_node **slabs; /* owned arrays of SLAB_NODES */
+	uint32_t n_slabs, cap_slabs;
+	uint32_t next_slot; /* slots below have been used */
+	uint32_t free_slot; /* head of the free list, linked through entry; SLOT_NONE = empty */
+	struct mc_node **buckets; /* power of two */
+	uint64_t n_buckets;
+	uint64_t count;
+};
+
+static struct mc_node *slot_node(struct mc_nodes *t, uint32_t slot)
+{
+	return &t->slabs[slot >> SLAB_SHIFT][slot & (SLAB_NODES - 1)];
+}
+
+uint64_t mc_node_id(const struct mc_node *n)
+{
+	return (uint64_t)n->gen << 32 | (n->slot + 1u);
+}
+
+static uint64_t key_hash(enum mc_node_kind kind, const struct mc_place *place, uint32_t entry)
+{
+	uint64_t h = place != NULL ? place->hash : 0;
+
+	return mc_hash_mix(h ^ ((uint64_t)kind << 32 | entry) * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+static int grow_slabs(struct mc_nodes *t)
+{
+	if (t->n_slabs == t->cap_slabs) {
+		uint32_t cap = t->cap_slabs != 0 ? t->cap_slabs * 2 : 16;
+		struct mc_node **p = realloc(t->slabs, cap * sizeof(struct mc_node *));
+
+		if (p == NULL)
+			return -ENOMEM;
+		t->slabs = p;
+		t->cap_slabs = cap;
+	}
+	t->slabs[t->n_slabs] = calloc(SLAB_NODES, sizeof(struct mc_node));
+	if (t->slabs[t->n_slabs] == NULL)
+		return -ENOMEM;
+	t->n_slabs++;
+	return 0;
+}
+
+/* Doubles the buckets when chains get long; failure only means longer chains. */
+static void grow_buckets(struct mc_nodes *t)
+{
+	uint64_t n = t->n_buckets * 2;
+	struct mc_node **b;
+
+	if (t->count < t->n_buckets)
+		return;
+	b = calloc(n, sizeof(struct mc_node *));
+	if (b == NULL)
+		return;
+	for (uint64_t i = 0; i < t->n_buckets; i++) {
+		struct mc_node *node = t->buckets[i];
+
+		while (node != NULL) {
+			struct mc_node *next = node->next;
+
+			node->next = b[node->hash & (n - 1)];
+			b[node->hash & (n - 1)] = node;
+			node = next;
+		}
+	}
+	free(t->buckets);
+	t->buckets = b;
+	t->n_buckets = n;
+}
+
+static int take_slot(struct mc_nodes *t, struct mc_node **ret)
+{
+	struct mc_node *n;
+
+	if (t->free_slot != SLOT_NONE) {
+		n = slot_node(t, t->free_slot);
+		n->slot = t->free_slot;
+		t->free_slot = n->entry;
+	} else {
+		if (t->next_slot == SLOT_NONE - 1)
+			return -ENFILE;
+		if (t->next_slot == t->n_slabs << SLAB_SHIFT && grow_slabs(t) < 0)
+			return -ENOMEM;
+		n = slot_node(t, t->next_slot);
+		n->slot = t->next_slot++;
+	}
+	*ret = n;
+	return 0;
+}
+
+int mc_nodes_get(struct mc_nodes *t, enum mc_node_kind kind, struct mc_place *place, uint32_t entry,
+	struct mc_node **ret)
+{
+	uint64_t hash = key_hash(kind, place, entry);
+	struct mc_node *n;
+	int r = 0;
+
+	mc_mutex_lock(&t->lock);
+	for (n = t->buckets[hash & (t->n_buckets - 1)]; n != NULL; n = n->next) {
+		if (n->hash == hash && n->kind == kind && n->entry == entry &&
+			mc_place_equal(n->place, place))
+			break;
+	}
+	if (n != NULL) {
+		n->refs++;
+	} else {
+		r = take_slot(t, &n);
+		if (r == 0) {
+			n->kind = kind;
+			n->entry = entry;
+			n->place = mc_place_ref(place);
+			n->hash = hash;
+			n->refs = 1;
+			n->last_mode = MC_MODE_NONE;
+			t->count++;
+			grow_buckets(t);
+			n->next = t->buckets[hash & (t->n_buckets - 1)];
+			t->buckets[hash & (t->n_buckets - 1)] = n;
+		}
+	}
+	mc_mutex_unlock(&t->lock);
+	if (r == 0)
+		*ret = n;
+	return r;
+}
+
+struct mc_node *mc_nodes_find(struct mc_nodes *t, uint64_t id)
+{
+	uint32_t slot = (uint32_t)id - 1;
+	struct mc_node *n = NULL;
+
+	mc_mutex_lock(&t->lock);
+	if ((uint32_t)id != 0 && slot < t->next_slot) {
+		n = slot_node(t, slot);
+		if (n->refs == 0 || n->gen != id >> 32)
+			n = NULL;
+	}
+	mc_mutex_unlock(&t->lock);
+	return n;
+}
+
+void mc_nodes_ref(struct mc_nodes *t, struct mc_node *n)
+{
+	mc_mutex_lock(&t->lock);
+	assert(n->refs > 0);
+	n->refs++;
+	mc_mutex_unlock(&t->lock);
+}
+
+static void unlink_node(struct mc_nodes *t, struct mc_node *n)
+{
+	struct mc_node **p = &t->buckets[n->hash & (t->n_buckets - 1)];
+
+	while (*p != n)
+		p = &(*p)->next;
+	*p = n->next;
+}
+
+void mc_nodes_put(struct mc_nodes *t, struct mc_node *n, uint64_t refs)
+{
+	struct mc_place *place = NULL;
+
+	mc_mutex_lock(&t->lock);
+	assert(n->refs >= refs);
+	n->refs -= refs;
+	if (n->refs == 0) {
+		assert(atomic_load(&n->opened) == NULL);
+		unlink_node(t, n);
+		place = n->place;
+		n->place = NULL;
+		n->gen++;
+		n->entry = t->free_slot;
+		t->free_slot = n->slot;
+		t->count--;
+	}
+	mc_mutex_unlock(&t->lock);
+	mc_place_unref(place);
+}
+
+uint64_t mc_nodes_count(struct mc_nodes *t)
+{
+	uint64_t count;
+
+	mc_mutex_lock(&t->lock);
+	count = t->count;
+	mc_mutex_unlock(&t->lock);
+	return count;
+}
+
+void mc_nodes_each(struct mc_nodes *t, void (*each)(void *ctx, struct mc_node *n), void *ctx)
+{
+	for (uint32_t i = 0; i < t->next_slot; i++) {
+		struct mc_node *n = slot_node(t, i);
+
+		if (n->refs > 0)
+			each(ctx, n);
+	}
+}
+
+int mc_nodes_open(struct mc_nodes **ret)
+{
+	struct mc_nodes *t = calloc(1, sizeof(*t));
+	struct mc_node *root;
+	int r;
+
+	if (t == NULL)
+		return -ENOMEM;
+	mc_mutex_init(&t->lock);
+	t->free_slot = SLOT_NONE;
+	t->n_buckets = 1024;
+	t->buckets = calloc(t->n_buckets, sizeof(struct mc_node *));
+	r = t->buckets != NULL ? mc_nodes_get(t, MC_NODE_ROOT, NULL, 0, &root) : -ENOMEM;
+	if (r < 0) {
+		mc_nodes_close(t);
+		return r;
+	}
+	assert(mc_node_id(root) == MC_NODE_ROOT_ID);
+	*ret = t;
+	return 0;
+}
+
+void mc_nodes_close(struct mc_nodes *t)
+{
+	if (t == NULL)
+		return;
+	for (uint32_t i = 0; i < t->next_slot; i++)
+		mc_place_unref(slot_node(t, i)->place);
+	for (uint32_t i = 0; i < t->n_slabs; i++)
+		free(t->slabs[i]);
+	free(t->slabs);
+	free(t->buckets);
+	mc_mutex_done(&t->lock);
+	free(t);
+}

@@ -1,0 +1,61 @@
+/*
+ * The node table: what the kernel knows by number. A node id is slot + 1 in the low 32 bits and the
+ * slot's generation above, so that a number from an earlier use of the slot is recognised; the root
+ * is 1. One node per (kind, place, entry), found again by hash, so a path keeps its number as long
+ * as the kernel remembers it. Thread-safe.
+ */
+#pragma once
+
+#include "fs/place.h"
+
+enum mc_node_kind {
+	MC_NODE_ROOT,        /* place NULL */
+	MC_NODE_CHECKPOINTS, /* place NULL */
+	MC_NODE_ORG,         /* checkpoints/<org> */
+	MC_NODE_LATEST,      /* checkpoints/<org>/<model>, a symlink */
+	MC_NODE_ENTRY, /* an entry of a revision's manifest; entry 0 is <model>@<rev> itself */
+};
+
+enum mc_open_mode { MC_MODE_NONE, MC_MODE_CACHED, MC_MODE_PASSTHROUGH };
+
+struct mc_opened;
+
+struct mc_node {
+	/* Fixed while the node lives. */
+	enum mc_node_kind kind;
+	uint32_t entry;
+	uint32_t slot;
+	uint32_t gen;
+	struct mc_place *place; /* owned reference */
+	uint64_t hash;
+	/* The table's. */
+	uint64_t refs; /* kernel lookups and references of our own */
+	struct mc_node *next;
+	/* mode.c's: set while the file is open. */
+	_Atomic(struct mc_opened *) opened;
+	enum mc_open_mode last_mode;
+};
+
+#define MC_NODE_ROOT_ID UINT64_C(1)
+
+struct mc_nodes;
+
+/* The table with the root in it, which is never forgotten. */
+int mc_nodes_open(struct mc_nodes **ret);
+/* Frees every node, whatever its references. No call may be running. NULL allowed. */
+void mc_nodes_close(struct mc_nodes *t);
+
+/* The node of (kind, place, entry), made when missing; one more reference, the caller's. Takes its
+ * own reference of place. -ENOMEM, -ENFILE after 2^32 - 2 nodes. */
+int mc_nodes_get(struct mc_nodes *t, enum mc_node_kind kind, struct mc_place *place, uint32_t entry,
+	struct mc_node **ret);
+/* Borrowed: valid while the kernel or the caller holds a reference. NULL: no such node (any more).
+ */
+struct mc_node *mc_nodes_find(struct mc_nodes *t, uint64_t id);
+void mc_nodes_ref(struct mc_nodes *t, struct mc_node *n);
+/* Gives back n references; the node is freed with the last. */
+void mc_nodes_put(struct mc_nodes *t, struct mc_node *n, uint64_t refs);
+uint64_t mc_node_id(const struct mc_node *n);
+uint64_t mc_nodes_count(struct mc_nodes *t);
+/* Calls each for every node. Only when nothing else uses the table. */
+void mc_nodes_each(struct mc_nodes *t, void (*each)(void *ctx, struct mc_node *n), void *ctx);

@@ -1,0 +1,108 @@
+/* Places: organisation, model link or loaded revision, shared by the nodes that lie in them. */
+#include "fs/place.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t mc_hash_bytes(uint64_t h, const void *p, size_t len)
+{
+	const uint8_t *b = p;
+
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ b[i]) * UINT64_C(0x100000001b3);
+	return h;
+}
+
+uint64_t mc_hash_mix(uint64_t h)
+{
+	h ^= h >> 33;
+	h *= UINT64_C(0xff51afd7ed558ccd);
+	h ^= h >> 33;
+	h *= UINT64_C(0xc4ceb9fe1a85ec53);
+	return h ^ (h >> 33);
+}
+
+static void place_free(struct mc_place *p)
+{
+	mc_manifest_unref(p->manifest);
+	free(p->org);
+	free(p->model);
+	free(p->rev);
+	free(p);
+}
+
+static int copy(const char *s, char **ret)
+{
+	if (s == NULL)
+		return 0;
+	*ret = strdup(s);
+	return *ret != NULL ? 0 : -ENOMEM;
+}
+
+static uint64_t hash_str(uint64_t h, const char *s)
+{
+	/* The NUL counts: ("a", "bc") differs from ("ab", "c"). */
+	return s != NULL ? mc_hash_bytes(h, s, strlen(s) + 1) : mc_hash_bytes(h, "\xff", 1);
+}
+
+uint64_t mc_place_name_hash(const char *org, const char *model, const char *rev)
+{
+	return mc_hash_mix(hash_str(hash_str(hash_str(MC_HASH_SEED, org), model), rev));
+}
+
+int mc_place_open(const char *org, const char *model, const char *rev, struct mc_manifest *manifest,
+	struct mc_place **ret)
+{
+	struct mc_place *p = calloc(1, sizeof(*p));
+	uint64_t h;
+
+	if (p == NULL)
+		return -ENOMEM;
+	atomic_init(&p->refs, 1);
+	if (copy(org, &p->org) < 0 || copy(model, &p->model) < 0 || copy(rev, &p->rev) < 0) {
+		place_free(p);
+		return -ENOMEM;
+	}
+	p->name_hash = mc_place_name_hash(org, model, rev);
+	h = p->name_hash;
+	if (manifest != NULL) {
+		p->manifest = mc_manifest_ref(manifest);
+		h = mc_hash_bytes(h, mc_manifest_id(manifest), MC_SHA256_SIZE);
+	}
+	p->hash = mc_hash_mix(h);
+	*ret = p;
+	return 0;
+}
+
+struct mc_place *mc_place_ref(struct mc_place *p)
+{
+	if (p != NULL)
+		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+	return p;
+}
+
+void mc_place_unref(struct mc_place *p)
+{
+	if (p != NULL && atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) == 1)
+		place_free(p);
+}
+
+static bool same(const char *a, const char *b)
+{
+	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+bool mc_place_equal(const struct mc_place *a, const struct mc_place *b)
+{
+	if (a == b)
+		return true;
+	if (a == NULL || b == NULL || a->hash != b->hash)
+		return false;
+	if (!same(a->org, b->org) || !same(a->model, b->model) || !same(a->rev, b->rev))
+		return false;
+	if (a->manifest == NULL || b->manifest == NULL)
+		return a->manifest == b->manifest;
+	return memcmp(mc_manifest_id(a->manifest), mc_manifest_id(b->manifest), MC_SHA256_SIZE) ==
+		0;
+}
