@@ -1,5 +1,6 @@
 /*
- * The mount: shows the checkpoints of a catalogue as a read-only tree. The one door of fs/ for tools/.
+ * The mount: shows the checkpoints of a catalogue as a read-only tree. The one door of fs/ for
+ * tools/.
  */
 #pragma once
 
@@ -12,29 +13,30 @@ struct mc_remote;
 struct mc_store;
 
 struct mc_fs_opts {
-	const char *mountpoint;          /* an existing directory */
-	struct mc_store *store;          /* these three are borrowed until mc_fs_run returned */
+	const char *mountpoint; /* an existing directory */
+	struct mc_store *store; /* these three are borrowed until mc_fs_run returned */
 	struct mc_catalogue *catalogue;
 	struct mc_remote *remote;
-	const char *fuse_options;        /* what follows -o, comma-separated; NULL = none */
-	bool no_passthrough;             /* serve everything through the daemon */
-	unsigned loop_threads;           /* 0 = online CPUs, at most 4 */
-	unsigned readahead_kb;           /* of the mount, KiB; 0 = 16,384 */
-	unsigned request_deadline_ms;    /* a request without an answer gets EIO; 0 = 60,000 */
-	unsigned stop_deadline_ms;       /* from the stop to the return of mc_fs_run; 0 = 10,000 */
-	int stop_fd;                     /* readable = stop, for instance an eventfd; -1 = none */
-	void (*ready)(void *ctx);        /* once, from a loop thread: the tree answers; may be NULL */
+	const char *fuse_options;     /* what follows -o, comma-separated; NULL = none */
+	bool no_passthrough;          /* serve everything through the daemon */
+	unsigned loop_threads;        /* 0 = online CPUs, at most 4 */
+	unsigned readahead_kb;        /* of the mount, KiB; 0 = 16,384 */
+	unsigned request_deadline_ms; /* a request without an answer gets EIO; 0 = 60,000 */
+	unsigned stop_deadline_ms;    /* from the stop to the return of mc_fs_run; 0 = 10,000 */
+	int stop_fd;                  /* readable = stop, for instance an eventfd; -1 = none */
+	void (*ready)(void *ctx);     /* once, from a loop thread: the tree answers; may be NULL */
 	void *ctx;
 };
 
 /*
  * Mounts, serves until SIGTERM, SIGINT, stop_fd or an unmount from outside, unmounts and returns.
- * Installs handlers for SIGTERM and SIGINT meanwhile. Does not daemonise: the caller has forked before it
- * started threads, and ready is where it tells the parent.
+ * Installs handlers for SIGTERM and SIGINT meanwhile. Does not daemonise: the caller has forked
+ * before it started threads, and ready is where it tells the parent.
  *
- * 0 after an orderly end. Before ready: -EBUSY a mooncakefs is mounted there already, -ENOTDIR, -EPERM …,
- * described in err. -ETIMEDOUT: unmounted and every request answered, but a backend still holds one of
- * our threads or reads; the caller logs, leaves store and remote as they are, and calls _exit().
+ * 0 after an orderly end. Before ready: -EBUSY a mooncakefs is mounted there already, -ENOTDIR,
+ * -EPERM …, described in err. -ETIMEDOUT: unmounted and every request answered, but a backend still
+ * holds one of our threads or reads; the caller logs, leaves store and remote as they are, and
+ * calls _exit().
  */
 int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err);
 

@@ -1,6 +1,6 @@
 /*
- * Structured log lines "event=… key=value …": stderr in the foreground, syslog (the journal) otherwise.
- * Only fs/ and tools/ log; libraries return errors. Thread-safe.
+ * Structured log lines "event=… key=value …": stderr in the foreground, syslog (the journal)
+ * otherwise. Only fs/ and tools/ log; libraries return errors. Thread-safe.
  */
 #pragma once
 

@@ -81,9 +81,7 @@ struct mc_file_read {
 	} wait[MC_READ_IOV];
 	uint64_t deadline_ns;
 	unsigned waiting; /* blocks not there yet */
-	unsigned pinned;  /* bit i: block i is pinned while the others are looked at */
-	unsigned tries;   /* times it had to wait */
-	bool turn;        /* may keep its pins while it waits */
+	int pinned;       /* index of the block pinned while others are looked at, or -1 */
 	int res;
 };
 void mc_file_read(struct mc_file_read *r);

@@ -1,0 +1,246 @@
+/*
+ * How an open file is served.
+ *
+ * Invariants:
+ * 1. node->opened is set exactly while opens > 0; it changes under the node's stripe.
+ * 2. In PASSTHROUGH the inode owns one backing id and one mc_file_backing_get of its file, from the
+ * first open to the last release (fi->backing_id is empty at RELEASE).
+ * 3. Neither the store nor the kernel is called with a stripe locked: a first open prepares both
+ * modes' needs before, and gives them back when another thread was first.
+ */
+#include "fs/mode.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+
+#include "fs/log.h"
+#include "tier/cleanup.h"
+
+/* The kernel's interface since 6.9, linux/fuse.h; older headers do not have it. */
+struct backing_map {
+	int32_t fd;
+	uint32_t flags;
+	uint64_t padding;
+};
+#define BACKING_OPEN _IOW(229, 1, struct backing_map)
+#define BACKING_CLOSE _IOW(229, 2, uint32_t)
+
+static struct mc_mutex *stripe(struct mc_fs *fs, const struct mc_node *n)
+{
+	return &fs->stripes[n->slot % MC_STRIPES];
+}
+
+static bool may_admin(void)
+{
+	struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct d[_LINUX_CAPABILITY_U32S_3] = {0};
+
+	return syscall(SYS_capget, &h, d) == 0 && (d[0].effective & (1u << CAP_SYS_ADMIN)) != 0;
+}
+
+static void set_passthrough(struct mc_fs *fs, const char *reason)
+{
+	atomic_store(&fs->features.passthrough_reason, reason);
+	atomic_store(&fs->features.passthrough, reason == NULL);
+}
+
+void mc_mode_init(struct mc_fs *fs, bool offered)
+{
+	const char *reason = NULL;
+
+	if (fs->opts->no_passthrough)
+		reason = "turned off by option";
+	else if (!MC_FUSE_PASSTHROUGH)
+		reason = "built with libfuse before 3.17";
+	else if (!offered)
+		reason = "the kernel does not offer it (6.9 or later does)";
+	else if (!may_admin())
+		reason = "needs CAP_SYS_ADMIN";
+	set_passthrough(fs, reason);
+}
+
+int mc_mode_file(struct mc_fs *fs, const struct mc_node *n, struct mc_file **ret)
+{
+	struct mc_source *src;
+	int r = mc_manifest_source(n->place->manifest, n->entry, &src);
+
+	return r < 0 ? r : mc_store_file_get(fs->opts->store, src, ret);
+}
+
+static void backing_refused(struct mc_fs *fs, int error)
+{
+	static struct mc_log_limit limit = {.interval_ns = UINT64_C(60000000000)};
+	uint64_t suppressed;
+
+	/* Without the right it will not work for any file; other errors are about this one. */
+	if (error == EPERM)
+		set_passthrough(fs, "the kernel refused it: needs CAP_SYS_ADMIN");
+	if (mc_log_allowed(&limit, &suppressed))
+		mc_log(MC_LOG_WARNING, "passthrough-refused", "error=\"%s\" suppressed=%llu",
+			strerror(error), (unsigned long long)suppressed);
+}
+
+/* Tries to make o a passthrough open; leaves it cached otherwise. */
+static void prepare_passthrough(struct mc_fs *fs, struct mc_opened *o)
+{
+	struct backing_map map = {0};
+	cleanup_close int fd = -1;
+	int id;
+
+	if (o->file == NULL || !atomic_load(&fs->features.passthrough))
+		return;
+	if (mc_file_backing_get(o->file, &fd, &o->tier) < 0)
+		return;
+	map.fd = fd;
+	id = ioctl(fuse_session_fd(fs->se), BACKING_OPEN, &map);
+	if (id <= 0) {
+		backing_refused(fs, id < 0 ? errno : ERANGE);
+		mc_file_backing_put(o->file, o->tier);
+		return;
+	}
+	o->backing_id = id;
+	o->mode = MC_MODE_PASSTHROUGH;
+}
+
+static void opened_free(struct mc_fs *fs, struct mc_opened *o)
+{
+	if (o == NULL)
+		return;
+	if (o->mode == MC_MODE_PASSTHROUGH) {
+		uint32_t id = (uint32_t)o->backing_id;
+
+		ioctl(fuse_session_fd(fs->se), BACKING_CLOSE, &id);
+		mc_file_backing_put(o->file, o->tier);
+	}
+	if (o->file != NULL)
+		mc_file_put(o->file);
+	free(o);
+}
+
+static int prepare(struct mc_fs *fs, struct mc_node *n, struct mc_opened **ret)
+{
+	struct mc_opened *o = calloc(1, sizeof(*o));
+	struct mc_entry e;
+	int r = 0;
+
+	if (o == NULL)
+		return -ENOMEM;
+	mc_manifest_entry(n->place->manifest, n->entry, &e);
+	o->mode = MC_MODE_CACHED;
+	o->size = e.size;
+	if (e.size > 0)
+		r = mc_mode_file(fs, n, &o->file);
+	if (r < 0) {
+		free(o);
+		return r;
+	}
+	prepare_passthrough(fs, o);
+	*ret = o;
+	return 0;
+}
+
+/* One more open when the mode is fixed already, or by making o the one. NULL: nothing fixed, no o.
+ */
+static struct mc_opened *join(
+	struct mc_fs *fs, struct mc_node *n, struct mc_opened *o, enum mc_open_mode *ret_last)
+{
+	struct mc_opened *now;
+
+	mc_mutex_lock(stripe(fs, n));
+	now = atomic_load_explicit(&n->opened, memory_order_relaxed);
+	*ret_last = n->last_mode;
+	if (now == NULL && o != NULL) {
+		now = o;
+		atomic_store_explicit(&n->opened, o, memory_order_release);
+	}
+	if (now != NULL) {
+		now->opens++;
+		n->last_mode = now->mode;
+	}
+	mc_mutex_unlock(stripe(fs, n));
+	return now;
+}
+
+static void fill_info(struct mc_fs *fs, struct mc_node *n, const struct mc_opened *o,
+	enum mc_open_mode last, struct fuse_file_info *fi)
+{
+	bool passthrough = o->mode == MC_MODE_PASSTHROUGH;
+
+	/* The content never changes, so pages of an earlier open stay good; only what could remain
+	 * from before a passthrough phase is not worth keeping. */
+	fi->keep_cache = !passthrough && last != MC_MODE_PASSTHROUGH;
+	fi->noflush = 1;
+#if MC_FUSE_PASSTHROUGH
+	fi->backing_id = o->backing_id;
+#endif
+	if (passthrough && last == MC_MODE_CACHED)
+		mc_notify_drop_pages(fs->notify, mc_node_id(n));
+	atomic_fetch_add_explicit(
+		passthrough ? &fs->counters.opens_passthrough : &fs->counters.opens_cached, 1,
+		memory_order_relaxed);
+}
+
+int mc_mode_open(struct mc_fs *fs, struct mc_node *n, struct fuse_file_info *fi)
+{
+	enum mc_open_mode last;
+	struct mc_opened *mine = NULL;
+	struct mc_opened *o = join(fs, n, NULL, &last);
+
+	if (o == NULL) {
+		int r = prepare(fs, n, &mine);
+
+		if (r < 0)
+			return r;
+		o = join(fs, n, mine, &last);
+		if (o != mine)
+			opened_free(fs, mine);
+	}
+	fill_info(fs, n, o, last, fi);
+	return 0;
+}
+
+void mc_mode_release(struct mc_fs *fs, struct mc_node *n)
+{
+	struct mc_opened *o;
+
+	mc_mutex_lock(stripe(fs, n));
+	o = atomic_load_explicit(&n->opened, memory_order_relaxed);
+	if (o != NULL && --o->opens == 0)
+		atomic_store_explicit(&n->opened, NULL, memory_order_relaxed);
+	else
+		o = NULL;
+	mc_mutex_unlock(stripe(fs, n));
+	opened_free(fs, o);
+}
+
+enum mc_open_mode mc_mode_now(struct mc_fs *fs, struct mc_node *n)
+{
+	enum mc_open_mode mode = MC_MODE_NONE;
+	struct mc_opened *o;
+	struct mc_file *file;
+
+	mc_mutex_lock(stripe(fs, n));
+	o = atomic_load_explicit(&n->opened, memory_order_relaxed);
+	if (o != NULL)
+		mode = o->mode;
+	mc_mutex_unlock(stripe(fs, n));
+	if (mode != MC_MODE_NONE)
+		return mode;
+	if (!atomic_load(&fs->features.passthrough) || mc_mode_file(fs, n, &file) < 0)
+		return MC_MODE_CACHED;
+	mode = mc_file_backing_ready(file) ? MC_MODE_PASSTHROUGH : MC_MODE_CACHED;
+	mc_file_put(file);
+	return mode;
+}
+
+void mc_mode_drop(struct mc_fs *fs, struct mc_node *n)
+{
+	struct mc_opened *o = atomic_exchange(&n->opened, NULL);
+
+	opened_free(fs, o);
+}

@@ -1,0 +1,27 @@
+/* The mount point before and after mounting: dead or stacked mounts, and the mount's readahead. */
+#pragma once
+
+#include "tier/error.h"
+
+#include <stdbool.h>
+
+struct mc_mountinfo {
+	unsigned major, minor; /* st_dev */
+	char fstype[64];
+};
+
+/* The topmost mount exactly at path, which is absolute and canonical: 0, -ENOENT, or -errno. */
+int mc_mountinfo_find(const char *path, struct mc_mountinfo *ret);
+
+/*
+ * Makes sure a mount may go there: a directory; a mooncakefs left there by a dead daemon (ENOTCONN)
+ * is unmounted lazily; a living one is refused with -EBUSY. *ret_path is the canonical path, the
+ * caller's to free.
+ */
+int mc_mountpoint_prepare(const char *path, char **ret_path, struct mc_err *err);
+
+/* Whether a mooncakefs is (still) mounted at path. */
+bool mc_mountpoint_mounted(const char *path);
+
+/* Sets and reads back the readahead of the mount at path: KiB in effect, or -errno. */
+int mc_mountpoint_set_readahead(const char *path, unsigned kb);

@@ -1,0 +1,58 @@
+/*
+ * What the catalogue says, remembered: the lists of organisations and of an organisation's models,
+ * and loaded revisions. Asking never blocks; the remote is asked by the work pool, once per
+ * question however many wait, and what is known already is used while the remote is slow or down.
+ * Thread-safe.
+ */
+#pragma once
+
+#include "fs/place.h"
+#include "fs/work.h"
+
+struct mc_catalogue;
+struct mc_names;
+
+enum mc_topic {
+	MC_TOPIC_ORGS, /* names of organisations */
+	MC_TOPIC_ORG,  /* names in an organisation: <model> (with target) and <model>@<rev> */
+	MC_TOPIC_REV,  /* one revision, loaded */
+};
+
+struct mc_listed {
+	char *name;   /* owned */
+	char *target; /* owned; the newest revision's name when this is a link, else NULL */
+};
+
+/* Immutable, reference-counted. */
+struct mc_answer {
+	_Atomic uint32_t refs;
+	int res;                 /* 0, -ENOENT, or the failure */
+	struct mc_listed *items; /* ORGS, ORG: owned, sorted by name */
+	size_t n_items;
+	struct mc_place *place; /* REV: owned reference */
+};
+struct mc_answer *mc_answer_ref(struct mc_answer *a);
+void mc_answer_unref(struct mc_answer *a); /* NULL allowed */
+/* The item of that name, or NULL. */
+const struct mc_listed *mc_answer_find(const struct mc_answer *a, const char *name);
+
+/* A question; the asker's memory until done ran. */
+struct mc_ask {
+	/* Exactly once, from any thread, possibly before mc_names_ask returns; a is borrowed. */
+	void (*done)(struct mc_ask *ask, struct mc_answer *a);
+	struct mc_ask *next;
+};
+
+int mc_names_open(struct mc_catalogue *catalogue, struct mc_work *work, struct mc_names **ret);
+/* No ask is waiting and the pool is closed. NULL allowed. */
+void mc_names_close(struct mc_names *ns);
+
+/*
+ * org: for ORG and REV; name: "<model>@<rev>" as it stands in the path, for REV. fresh: do not
+ * accept that something is missing on the word of an answer older than a second. ask NULL: only
+ * have the answer renewed in the background where it is old.
+ */
+void mc_names_ask(struct mc_names *ns, enum mc_topic topic, const char *org, const char *name,
+	bool fresh, struct mc_ask *ask);
+/* Every quarter of a second: gives those who wait too long the last known answer. */
+void mc_names_tick(struct mc_names *ns, uint64_t now_ns);

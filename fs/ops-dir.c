@@ -1,0 +1,255 @@
+/*
+ * Directories. An offset is an index: 0 ".", 1 "..", then the entries in their order, so that a
+ * listing can go on anywhere. Lists of the catalogue are kept by the open directory; manifests need
+ * no snapshot.
+ */
+#include "fs/ops.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/tree.h"
+
+/* Up to here a listing carries attributes and makes nodes: `ls -l` in one go. Beyond, that would
+ * cost a walk of a huge directory ten times what it takes without. */
+#define PLUS_MAX 4096
+
+/* An open directory whose names come from the catalogue: fi->fh. */
+struct listing {
+	struct mc_answer *answer; /* owned reference */
+};
+
+struct opening {
+	struct mc_call call;
+	struct mc_ask ask;
+	struct mc_fs *fs;
+	struct fuse_file_info fi;
+};
+
+static struct listing *listing_of(const struct fuse_file_info *fi)
+{
+	return (struct listing *)(uintptr_t)fi->fh;
+}
+
+static void reply_opened(fuse_req_t req, struct opening *o, struct mc_answer *a)
+{
+	struct listing *l = malloc(sizeof(*l));
+
+	if (l == NULL) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	l->answer = mc_answer_ref(a);
+	o->fi.fh = (uintptr_t)l;
+	if (fuse_reply_open(req, &o->fi) == -ENOENT) {
+		mc_answer_unref(l->answer);
+		free(l);
+	}
+}
+
+static void opening_answered(struct mc_ask *ask, struct mc_answer *a)
+{
+	struct opening *o = (struct opening *)((char *)ask - offsetof(struct opening, ask));
+	fuse_req_t req = mc_call_take(&o->call);
+
+	if (req != NULL && a->res < 0)
+		fuse_reply_err(req, mc_ops_errno(a->res));
+	else if (req != NULL)
+		reply_opened(req, o, a);
+	mc_call_end(&o->call);
+	free(o);
+}
+
+void mc_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mc_fs *fs = mc_ops_fs(req);
+	struct mc_node *n = mc_nodes_find(fs->nodes, ino);
+	struct opening *o;
+
+	if (n == NULL) {
+		fuse_reply_err(req, ESTALE);
+		return;
+	}
+	fi->fh = 0;
+	if (n->kind == MC_NODE_ROOT || n->kind == MC_NODE_ENTRY) {
+		fi->cache_readdir = 1;
+		fi->keep_cache = 1;
+		fuse_reply_open(req, fi);
+		return;
+	}
+	o = calloc(1, sizeof(*o));
+	if (o == NULL) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	o->fs = fs;
+	o->fi = *fi;
+	o->ask.done = opening_answered;
+	mc_call_begin(&fs->calls, &o->call, req);
+	if (n->kind == MC_NODE_ORG)
+		mc_names_ask(fs->names, MC_TOPIC_ORG, n->place->org, "", false, &o->ask);
+	else
+		mc_names_ask(fs->names, MC_TOPIC_ORGS, "", "", false, &o->ask);
+}
+
+void mc_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct listing *l = listing_of(fi);
+
+	if (l != NULL) {
+		mc_answer_unref(l->answer);
+		free(l);
+	}
+	fuse_reply_err(req, 0);
+}
+
+/* One answer to readdir being filled. */
+struct page {
+	fuse_req_t req;
+	struct mc_fs *fs;
+	struct mc_node *dir;
+	char *buf;
+	size_t size, used; /* bytes */
+	bool plus;
+	struct mc_node **given; /* nodes whose reference the reply hands over */
+	size_t n_given, cap_given;
+};
+
+static bool put(struct page *p, const char *name, const struct fuse_entry_param *e, off_t next)
+{
+	size_t left = p->size - p->used, len;
+
+	if (p->plus)
+		len = fuse_add_direntry_plus(p->req, p->buf + p->used, left, name, e, next);
+	else
+		len = fuse_add_direntry(p->req, p->buf + p->used, left, name, &e->attr, next);
+	if (len > left)
+		return false;
+	p->used += len;
+	return true;
+}
+
+/* Only the type and the number, no node: the kernel looks the name up when it needs to. */
+static bool put_bare(struct page *p, const char *name, const struct mc_spot *s, off_t next)
+{
+	struct fuse_entry_param e = {0};
+
+	mc_tree_attr(p->fs, s, 0, &e.attr);
+	return put(p, name, &e, next);
+}
+
+static bool put_node(struct page *p, const char *name, const struct mc_spot *s, off_t next)
+{
+	struct fuse_entry_param e;
+	struct mc_node *n;
+
+	if (p->n_given == p->cap_given || mc_tree_entry_param(p->fs, s, 0, &e, &n) < 0)
+		return put_bare(p, name, s, next);
+	if (!put(p, name, &e, next)) {
+		mc_nodes_put(p->fs->nodes, n, 1);
+		return false;
+	}
+	p->given[p->n_given++] = n;
+	return true;
+}
+
+/* The parent's number does not matter to anyone; the kernel answers ".." itself. */
+static bool put_dot(struct page *p, off_t index)
+{
+	struct mc_spot s = mc_spot_of(p->dir);
+
+	return put_bare(p, index == 0 ? "." : "..", &s, index + 1);
+}
+
+static bool put_entry(struct page *p, const struct mc_entry *dir, off_t index)
+{
+	struct mc_spot s = mc_spot_of(p->dir);
+	struct mc_entry e;
+
+	s.entry = dir->first_child + (uint32_t)index;
+	mc_manifest_entry(s.place->manifest, s.entry, &e);
+	if (p->plus && dir->n_children <= PLUS_MAX)
+		return put_node(p, e.name, &s, index + 3);
+	return put_bare(p, e.name, &s, index + 3);
+}
+
+static bool put_listed(struct page *p, const struct mc_listed *item, off_t index)
+{
+	const struct mc_place *place = p->dir->place;
+	struct fuse_entry_param e = {0};
+
+	e.attr.st_ino = mc_tree_listed_ino(place != NULL ? place->org : NULL, item->name);
+	e.attr.st_mode = item->target != NULL ? S_IFLNK : S_IFDIR;
+	return put(p, item->name, &e, index + 3);
+}
+
+static void fill(struct page *p, const struct listing *l, off_t off)
+{
+	struct mc_entry dir = {0};
+	struct mc_spot top = {.kind = MC_NODE_CHECKPOINTS};
+
+	for (; off < 2; off++) {
+		if (!put_dot(p, off))
+			return;
+	}
+	off -= 2;
+	if (p->dir->kind == MC_NODE_ROOT) {
+		if (off == 0)
+			put_bare(p, "checkpoints", &top, 3);
+		return;
+	}
+	if (l != NULL) {
+		for (; (size_t)off < l->answer->n_items; off++) {
+			if (!put_listed(p, &l->answer->items[off], off))
+				return;
+		}
+		return;
+	}
+	mc_manifest_entry(p->dir->place->manifest, p->dir->entry, &dir);
+	for (; off < (off_t)dir.n_children; off++) {
+		if (!put_entry(p, &dir, off))
+			return;
+	}
+}
+
+static void read_page(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+	const struct fuse_file_info *fi, bool plus)
+{
+	struct mc_fs *fs = mc_ops_fs(req);
+	struct page p = {.req = req, .fs = fs, .size = size, .plus = plus};
+
+	p.dir = mc_nodes_find(fs->nodes, ino);
+	if (p.dir == NULL || off < 0) {
+		fuse_reply_err(req, p.dir == NULL ? ESTALE : EINVAL);
+		return;
+	}
+	p.buf = malloc(size);
+	if (plus) {
+		p.cap_given = size / sizeof(struct fuse_entry_param) + 1;
+		p.given = malloc(p.cap_given * sizeof(struct mc_node *));
+	}
+	if (p.buf == NULL || (plus && p.given == NULL)) {
+		fuse_reply_err(req, ENOMEM);
+	} else {
+		fill(&p, listing_of(fi), off);
+		if (fuse_reply_buf(req, p.buf, p.used) == -ENOENT) {
+			for (size_t i = 0; i < p.n_given; i++)
+				mc_nodes_put(fs->nodes, p.given[i], 1);
+		}
+	}
+	free(p.given);
+	free(p.buf);
+}
+
+void mc_op_readdir(
+	fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	read_page(req, ino, size, off, fi, false);
+}
+
+void mc_op_readdirplus(
+	fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	read_page(req, ino, size, off, fi, true);
+}

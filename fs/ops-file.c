@@ -1,0 +1,180 @@
+/* Files: open, read, release, lseek. Reads never block a loop thread. */
+#include "fs/ops.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "fs/log.h"
+#include "fs/mode.h"
+
+static struct mc_node *file_node(struct mc_fs *fs, fuse_ino_t ino, int *ret_errno)
+{
+	struct mc_node *n = mc_nodes_find(fs->nodes, ino);
+	struct mc_entry e;
+
+	*ret_errno = ESTALE;
+	if (n == NULL)
+		return NULL;
+	*ret_errno = EISDIR;
+	if (n->kind != MC_NODE_ENTRY)
+		return NULL;
+	mc_manifest_entry(n->place->manifest, n->entry, &e);
+	if (e.type == MC_ENTRY_DIR)
+		return NULL;
+	*ret_errno = ELOOP;
+	return e.type == MC_ENTRY_FILE ? n : NULL;
+}
+
+void mc_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mc_fs *fs = mc_ops_fs(req);
+	int error, r;
+	struct mc_node *n = file_node(fs, ino, &error);
+
+	if (n == NULL) {
+		fuse_reply_err(req, error);
+		return;
+	}
+	if ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC) != 0) {
+		fuse_reply_err(req, EROFS);
+		return;
+	}
+	fi->fh = 0;
+	r = mc_mode_open(fs, n, fi);
+	if (r < 0)
+		fuse_reply_err(req, mc_ops_errno(r));
+	else if (fuse_reply_open(req, fi) == -ENOENT)
+		mc_mode_release(fs, n); /* the request was aborted: no release will come */
+}
+
+void mc_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mc_fs *fs = mc_ops_fs(req);
+	struct mc_node *n = mc_nodes_find(fs->nodes, ino);
+
+	if (n != NULL)
+		mc_mode_release(fs, n);
+	fuse_reply_err(req, 0);
+}
+
+/* A read in flight. */
+struct reading {
+	struct mc_call call;
+	struct mc_file_read read;
+	struct mc_fs *fs;
+};
+
+static void read_failed(struct mc_fs *fs, const struct mc_file_read *r, int res)
+{
+	static struct mc_log_limit limit;
+	uint64_t suppressed;
+	char digest[MC_SHA256_HEX + 1];
+
+	atomic_fetch_add_explicit(&fs->counters.read_errors, 1, memory_order_relaxed);
+	if (!mc_log_allowed(&limit, &suppressed))
+		return;
+	mc_hex_encode(mc_file_id(r->file)->digest, MC_SHA256_SIZE, digest);
+	mc_log(MC_LOG_ERROR, "read-failed",
+		"digest=%s offset=%llu length=%u error=%d suppressed=%llu", digest,
+		(unsigned long long)r->off, r->len, -res, (unsigned long long)suppressed);
+}
+
+static void read_done(struct mc_file_read *r, int res)
+{
+	struct reading *x = r->ctx;
+	fuse_req_t req = mc_call_take(&x->call);
+
+	if (res < 0)
+		read_failed(x->fs, r, res);
+	if (req != NULL && res < 0)
+		fuse_reply_err(req, mc_ops_errno(res));
+	else if (req != NULL)
+		fuse_reply_iov(req, r->iov, (int)r->n_iov);
+	if (res == 0)
+		mc_file_read_end(r);
+	mc_file_put(r->file);
+	mc_call_end(&x->call);
+	free(x);
+}
+
+static void read_begin(fuse_req_t req, struct mc_file *file, uint64_t off, uint32_t len)
+{
+	struct mc_fs *fs = mc_ops_fs(req);
+	struct reading *x = malloc(sizeof(*x));
+
+	if (x == NULL) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	x->fs = fs;
+	x->read = (struct mc_file_read){
+		.file = mc_file_ref(file), .off = off, .len = len, .done = read_done, .ctx = x};
+	atomic_fetch_add_explicit(&fs->counters.reads, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&fs->counters.read_bytes, len, memory_order_relaxed);
+	mc_call_begin(&fs->calls, &x->call, req);
+	mc_file_read(&x->read);
+}
+
+void mc_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct mc_node *n = mc_nodes_find(mc_ops_fs(req)->nodes, ino);
+	struct mc_opened *o = NULL;
+
+	if (n != NULL)
+		o = atomic_load_explicit(&n->opened, memory_order_acquire);
+	if (o == NULL) {
+		fuse_reply_err(req, EBADF);
+	} else if (off < 0 || (uint64_t)off >= o->size || size == 0) {
+		fuse_reply_buf(req, NULL, 0);
+	} else {
+		uint64_t left = o->size - (uint64_t)off;
+
+		read_begin(req, o->file, (uint64_t)off, (uint32_t)(size < left ? size : left));
+	}
+}
+
+/* The result of lseek(2) for SEEK_DATA and SEEK_HOLE; the kernel does the others. */
+static int64_t seek(const struct mc_opened *o, uint64_t off, int whence)
+{
+	uint64_t start, end;
+	int r;
+
+	if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		return -EINVAL;
+	if (off >= o->size)
+		return -ENXIO;
+	r = mc_file_next_data(o->file, off, &start, &end);
+	if (r < 0 && r != -ENXIO)
+		return r;
+	if (whence == SEEK_DATA)
+		return r < 0 ? r : (int64_t)start;
+	/* Data that follows data without a hole between is one stretch. */
+	while (r == 0 && start <= off) {
+		off = end;
+		if (off >= o->size)
+			break;
+		r = mc_file_next_data(o->file, off, &start, &end);
+	}
+	return r < 0 && r != -ENXIO ? r : (int64_t)off;
+}
+
+void mc_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+{
+	struct mc_node *n = mc_nodes_find(mc_ops_fs(req)->nodes, ino);
+	struct mc_opened *o = NULL;
+	int64_t r;
+
+	if (n != NULL)
+		o = atomic_load_explicit(&n->opened, memory_order_acquire);
+	if (o == NULL) {
+		fuse_reply_err(req, EBADF);
+		return;
+	}
+	r = off < 0 ? -ENXIO : seek(o, (uint64_t)off, whence);
+	if (r < 0)
+		fuse_reply_err(req, mc_ops_errno((int)r));
+	else
+		fuse_reply_lseek(req, (off_t)r);
+}

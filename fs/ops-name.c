@@ -1,0 +1,284 @@
+/* Names and attributes: lookup, forget, getattr, readlink. */
+#include "fs/ops.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/tree.h"
+
+#define NAME_BYTES 256 /* NAME_MAX and the NUL */
+
+enum want { WANT_ENTRY, WANT_ATTR, WANT_TARGET };
+
+/* A request that waits for the catalogue. */
+struct question {
+	struct mc_call call;
+	struct mc_ask ask;
+	struct mc_fs *fs;
+	enum want want;
+	enum mc_topic topic;
+	bool fresh; /* asked a second time, because the name was missing */
+	struct mc_place
+		*place; /* the organisation's (lookup) or the link's; owned reference, or NULL */
+	char name[NAME_BYTES]; /* looked up, or the link's model */
+};
+
+static void reply_spot(fuse_req_t req, struct mc_fs *fs, const struct mc_spot *s, size_t link_len)
+{
+	struct fuse_entry_param e;
+	struct mc_node *n;
+	int r = mc_tree_entry_param(fs, s, link_len, &e, &n);
+
+	if (r < 0)
+		fuse_reply_err(req, mc_ops_errno(r));
+	else if (fuse_reply_entry(req, &e) == -ENOENT)
+		mc_nodes_put(fs->nodes, n, 1); /* the request was aborted: no forget will come */
+}
+
+static void reply_missing(fuse_req_t req, double timeout)
+{
+	struct fuse_entry_param e = {.entry_timeout = timeout};
+
+	fuse_reply_entry(req, &e);
+}
+
+/* Lookup in checkpoints/ or an organisation, the answer is there. */
+static void answer_entry(
+	fuse_req_t req, struct question *q, const struct mc_answer *a, const struct mc_listed *item)
+{
+	const char *org = q->place != NULL ? q->place->org : NULL;
+	struct mc_place *place = NULL;
+	struct mc_spot s;
+	int r = 0;
+
+	if (q->topic == MC_TOPIC_REV) {
+		s = (struct mc_spot){.kind = MC_NODE_ENTRY, .place = a->place};
+		reply_spot(req, q->fs, &s, 0);
+		return;
+	}
+	if (q->topic == MC_TOPIC_ORGS)
+		r = mc_place_open(q->name, NULL, NULL, NULL, &place);
+	else
+		r = mc_place_open(org, q->name, NULL, NULL, &place);
+	if (r < 0) {
+		fuse_reply_err(req, mc_ops_errno(r));
+		return;
+	}
+	s = (struct mc_spot){
+		.kind = q->topic == MC_TOPIC_ORGS ? MC_NODE_ORG : MC_NODE_LATEST, .place = place};
+	reply_spot(req, q->fs, &s, item->target != NULL ? strlen(item->target) : 0);
+	mc_place_unref(place);
+}
+
+static void answer_link(fuse_req_t req, struct question *q, const struct mc_listed *item)
+{
+	struct mc_spot s = {.kind = MC_NODE_LATEST, .place = q->place};
+	struct stat st;
+
+	if (q->want == WANT_TARGET) {
+		fuse_reply_readlink(req, item->target);
+		return;
+	}
+	mc_tree_attr(q->fs, &s, strlen(item->target), &st);
+	fuse_reply_attr(req, &st, mc_tree_timeout(&s));
+}
+
+static void question_end(struct question *q)
+{
+	mc_place_unref(q->place);
+	mc_call_end(&q->call);
+	free(q);
+}
+
+static void ask(struct question *q)
+{
+	const char *org = q->topic != MC_TOPIC_ORGS ? q->place->org : "";
+	const char *name = q->topic == MC_TOPIC_REV ? q->name : "";
+
+	mc_names_ask(q->fs->names, q->topic, org, name, q->fresh, &q->ask);
+}
+
+static void answered(struct mc_ask *a_ask, struct mc_answer *a)
+{
+	struct question *q = (struct question *)((char *)a_ask - offsetof(struct question, ask));
+	const struct mc_listed *item = NULL;
+	bool found = a->res == 0;
+	fuse_req_t req;
+
+	if (found && q->topic != MC_TOPIC_REV) {
+		item = mc_answer_find(a, q->name);
+		/* A model of the lists is a link; its revisions are found by their own names. */
+		found = item != NULL && (q->topic == MC_TOPIC_ORGS || item->target != NULL);
+	}
+	if (!found && !q->fresh && q->topic != MC_TOPIC_REV && (a->res == 0 || a->res == -ENOENT)) {
+		q->fresh = true;
+		ask(q);
+		return;
+	}
+	req = mc_call_take(&q->call);
+	if (req == NULL)
+		; /* answered by its deadline */
+	else if (!found && a->res != 0 && a->res != -ENOENT)
+		fuse_reply_err(req, mc_ops_errno(a->res));
+	else if (!found && q->want == WANT_ENTRY)
+		reply_missing(
+			req, mc_tree_negative_timeout(&(struct mc_spot){.kind = MC_NODE_ORG}));
+	else if (!found)
+		fuse_reply_err(req, ENOENT);
+	else if (q->want == WANT_ENTRY)
+		answer_entry(req, q, a, item);
+	else
+		answer_link(req, q, item);
+	question_end(q);
+}
+
+static void question(fuse_req_t req, enum want want, enum mc_topic topic, struct mc_place *place,
+	const char *name)
+{
+	struct mc_fs *fs = mc_ops_fs(req);
+	struct question *q = calloc(1, sizeof(*q));
+
+	if (q == NULL) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	q->fs = fs;
+	q->want = want;
+	q->topic = topic;
+	q->place = mc_place_ref(place);
+	q->ask.done = answered;
+	snprintf(q->name, sizeof(q->name), "%s", name);
+	mc_call_begin(&fs->calls, &q->call, req);
+	ask(q);
+}
+
+static void lookup_in_manifest(fuse_req_t req, struct mc_node *dir, const char *name)
+{
+	struct mc_fs *fs = mc_ops_fs(req);
+	struct mc_spot s = mc_spot_of(dir);
+	uint32_t entry;
+	int r = mc_manifest_lookup(s.place->manifest, s.entry, name, strlen(name), &entry);
+
+	if (r == -ENOENT) {
+		reply_missing(req, mc_tree_negative_timeout(&s));
+	} else if (r < 0) {
+		fuse_reply_err(req, mc_ops_errno(r));
+	} else {
+		s.entry = entry;
+		reply_spot(req, fs, &s, 0);
+	}
+}
+
+void mc_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct mc_fs *fs = mc_ops_fs(req);
+	struct mc_node *dir = mc_nodes_find(fs->nodes, parent);
+	struct mc_spot s;
+
+	if (dir == NULL) {
+		fuse_reply_err(req, ESTALE);
+		return;
+	}
+	if (strlen(name) >= NAME_BYTES) {
+		fuse_reply_err(req, ENAMETOOLONG);
+		return;
+	}
+	s = mc_spot_of(dir);
+	switch (dir->kind) {
+	case MC_NODE_ROOT:
+		if (strcmp(name, "checkpoints") == 0) {
+			s.kind = MC_NODE_CHECKPOINTS;
+			reply_spot(req, fs, &s, 0);
+		} else {
+			reply_missing(req, mc_tree_negative_timeout(&s));
+		}
+		break;
+	case MC_NODE_CHECKPOINTS:
+		question(req, WANT_ENTRY, MC_TOPIC_ORGS, NULL, name);
+		break;
+	case MC_NODE_ORG:
+		if (strchr(name, '@') == NULL) {
+			question(req, WANT_ENTRY, MC_TOPIC_ORG, dir->place, name);
+			break;
+		}
+		/* What is loaded is given at once; the list says later whether it is still there.
+		 */
+		mc_names_ask(fs->names, MC_TOPIC_ORG, dir->place->org, "", false, NULL);
+		question(req, WANT_ENTRY, MC_TOPIC_REV, dir->place, name);
+		break;
+	case MC_NODE_ENTRY:
+		lookup_in_manifest(req, dir, name);
+		break;
+	case MC_NODE_LATEST:
+		fuse_reply_err(req, ENOTDIR);
+		break;
+	}
+}
+
+static void forget_one(struct mc_fs *fs, fuse_ino_t ino, uint64_t nlookup)
+{
+	struct mc_node *n = ino != MC_NODE_ROOT_ID ? mc_nodes_find(fs->nodes, ino) : NULL;
+
+	if (n != NULL)
+		mc_nodes_put(fs->nodes, n, nlookup);
+}
+
+void mc_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
+{
+	forget_one(mc_ops_fs(req), ino, nlookup);
+	fuse_reply_none(req);
+}
+
+void mc_op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	for (size_t i = 0; i < count; i++)
+		forget_one(mc_ops_fs(req), forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+void mc_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mc_fs *fs = mc_ops_fs(req);
+	struct mc_node *n = mc_nodes_find(fs->nodes, ino);
+	struct mc_spot s;
+	struct stat st;
+
+	if (n == NULL) {
+		fuse_reply_err(req, ESTALE);
+		return;
+	}
+	if (n->kind == MC_NODE_LATEST) {
+		question(req, WANT_ATTR, MC_TOPIC_ORG, n->place, n->place->model);
+		return;
+	}
+	s = mc_spot_of(n);
+	mc_tree_attr(fs, &s, 0, &st);
+	fuse_reply_attr(req, &st, mc_tree_timeout(&s));
+}
+
+void mc_op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	struct mc_fs *fs = mc_ops_fs(req);
+	struct mc_node *n = mc_nodes_find(fs->nodes, ino);
+	struct mc_entry e;
+
+	if (n == NULL) {
+		fuse_reply_err(req, ESTALE);
+		return;
+	}
+	if (n->kind == MC_NODE_LATEST) {
+		question(req, WANT_TARGET, MC_TOPIC_ORG, n->place, n->place->model);
+		return;
+	}
+	if (n->kind != MC_NODE_ENTRY) {
+		fuse_reply_err(req, EINVAL);
+		return;
+	}
+	mc_manifest_entry(n->place->manifest, n->entry, &e);
+	if (e.type == MC_ENTRY_SYMLINK)
+		fuse_reply_readlink(req, e.target);
+	else
+		fuse_reply_err(req, EINVAL);
+}

@@ -1,0 +1,295 @@
+/*
+ * From mounting to unmounting.
+ *
+ * Order of the end: no new requests are needed for it. (1) unanswered requests get until half of
+ * the stop deadline, then EIO; (2) the loop threads are joined; (3) what came in meanwhile gets
+ * EIO; (4) the notifier is joined, which needs (3): it may wait for a page; (5) unmount and close
+ * the device; (6) wait for reads and catalogue calls still under way; (7) free.
+ */
+#include "fs/fs.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/log.h"
+#include "fs/mode.h"
+#include "fs/mountpoint.h"
+#include "fs/ops.h"
+#include "fs/session.h"
+#include "tier/cleanup.h"
+
+#define MS UINT64_C(1000000)
+#define TICK_MS 250
+#define MAX_THREADS 4u
+#define WORK_THREADS 2
+#define WORK_QUEUE 256
+
+static volatile sig_atomic_t signal_fd = -1;
+
+static void on_signal(int sig)
+{
+	uint64_t one = 1;
+	int saved = errno;
+	ssize_t n = write((int)signal_fd, &one, sizeof(one));
+
+	(void)n; /* only fails when it is readable already */
+	errno = saved;
+}
+
+struct signals {
+	int fd; /* eventfd */
+	struct sigaction term, intr;
+};
+
+static int signals_open(struct signals *s)
+{
+	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
+	s->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->fd < 0)
+		return -errno;
+	signal_fd = s->fd;
+	sigemptyset(&sa.sa_mask);
+	sigaction(SIGTERM, &sa, &s->term);
+	sigaction(SIGINT, &sa, &s->intr);
+	return 0;
+}
+
+static void signals_close(struct signals *s)
+{
+	sigaction(SIGTERM, &s->term, NULL);
+	sigaction(SIGINT, &s->intr, NULL);
+	signal_fd = -1;
+	close(s->fd);
+}
+
+/* A loop thread finished a request; after the first one, INIT, the tree answers. */
+static void served(void *ctx)
+{
+	struct mc_fs *fs = ctx;
+	const struct mc_features *f = &fs->features;
+	const char *reason;
+
+	if (!atomic_load_explicit(&fs->inited, memory_order_acquire) ||
+		atomic_load_explicit(&fs->announced, memory_order_relaxed) ||
+		atomic_exchange(&fs->announced, true))
+		return;
+	fs->features.readahead_kb = mc_mountpoint_set_readahead(
+		fs->mountpoint, fs->opts->readahead_kb != 0 ? fs->opts->readahead_kb : 16384);
+	if (f->readahead_kb < 0)
+		mc_log(MC_LOG_WARNING, "readahead-not-raised", "error=\"%s\"",
+			strerror(-f->readahead_kb));
+	reason = atomic_load(&f->passthrough_reason);
+	mc_log(MC_LOG_INFO, "mounted",
+		"mountpoint=\"%s\" passthrough=%s reason=\"%s\" max_request=%u readahead_kb=%d "
+		"threads=%u",
+		fs->mountpoint, atomic_load(&f->passthrough) ? "on" : "off",
+		reason != NULL ? reason : "", f->max_request, f->readahead_kb, f->threads);
+	mc_space_refresh(fs);
+	if (fs->opts->ready != NULL)
+		fs->opts->ready(fs->opts->ctx);
+}
+
+__attribute__((format(printf, 2, 0))) static void fuse_line(
+	enum fuse_log_level level, const char *fmt, va_list ap)
+{
+	char text[512];
+
+	vsnprintf(text, sizeof(text), fmt, ap);
+	text[strcspn(text, "\n")] = '\0';
+	mc_log(level <= FUSE_LOG_ERR ? MC_LOG_ERROR : MC_LOG_WARNING, "libfuse", "text=\"%s\"",
+		text);
+}
+
+static int mount_session(struct mc_fs *fs, struct mc_err *err)
+{
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	const char *extra = fs->opts->fuse_options;
+	int r = -ENOMEM;
+
+	fuse_set_log_func(fuse_line);
+	if (fuse_opt_add_arg(&args, "mooncakefs") < 0 ||
+		fuse_opt_add_arg(&args,
+			"-ofsname=mooncake,subtype=mooncakefs,default_permissions,"
+			"nosuid,nodev") < 0 ||
+		(geteuid() == 0 && fuse_opt_add_arg(&args, "-oallow_other") < 0) ||
+		(extra != NULL && extra[0] != '\0' &&
+			(fuse_opt_add_arg(&args, "-o") < 0 || fuse_opt_add_arg(&args, extra) < 0)))
+		goto out;
+	r = -EINVAL;
+	fs->se = fuse_session_new(&args, mc_ops(), sizeof(*mc_ops()), fs);
+	if (fs->se == NULL) {
+		mc_err_set(
+			err, r, "mount options: %s", extra != NULL ? extra : "refused by libfuse");
+		goto out;
+	}
+	errno = 0;
+	r = fuse_session_mount(fs->se, fs->mountpoint) == 0 ? 0 : -errno;
+	if (r == 0 && fuse_session_fd(fs->se) < 0)
+		r = -EIO;
+	if (r < 0)
+		mc_err_set(err, r, "mounting at %s: %s", fs->mountpoint, strerror(-r));
+out:
+	fuse_opt_free_args(&args);
+	return r;
+}
+
+static unsigned loop_threads(const struct mc_fs_opts *o)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned n = o->loop_threads != 0 ? o->loop_threads : (unsigned)(cpus > 0 ? cpus : 1);
+
+	return n < MAX_THREADS ? n : MAX_THREADS;
+}
+
+static int fs_open(struct mc_fs *fs, struct mc_err *err)
+{
+	const struct mc_fs_opts *o = fs->opts;
+	unsigned deadline_ms = o->request_deadline_ms != 0 ? o->request_deadline_ms : 60000;
+	int r;
+
+	fs->start_s = time(NULL);
+	fs->uid = geteuid();
+	fs->gid = getegid();
+	mc_calls_init(&fs->calls, deadline_ms * MS);
+	mc_mutex_init(&fs->space.lock);
+	for (int i = 0; i < MC_STRIPES; i++)
+		mc_mutex_init(&fs->stripes[i]);
+	r = mc_nodes_open(&fs->nodes);
+	if (r == 0)
+		r = mc_work_open(WORK_THREADS, WORK_QUEUE, &fs->work);
+	if (r == 0)
+		r = mc_names_open(o->catalogue, fs->work, &fs->names);
+	if (r < 0)
+		mc_err_set(err, r, "starting: %s", strerror(-r));
+	return r;
+}
+
+static void drop_opened(void *ctx, struct mc_node *n)
+{
+	mc_mode_drop(ctx, n);
+}
+
+static void fs_close(struct mc_fs *fs)
+{
+	if (fs->se != NULL)
+		fuse_session_destroy(fs->se);
+	mc_names_close(fs->names);
+	mc_nodes_close(fs->nodes);
+	for (int i = 0; i < MC_STRIPES; i++)
+		mc_mutex_done(&fs->stripes[i]);
+	mc_mutex_done(&fs->space.lock);
+	mc_calls_done(&fs->calls);
+	free(fs->mountpoint);
+	free(fs);
+}
+
+/* Until a reason to stop: a signal, the caller's descriptor, or the kernel. */
+static void serve(struct mc_fs *fs, const struct signals *s, int ended_fd)
+{
+	struct pollfd p[3] = {{.fd = s->fd, .events = POLLIN},
+		{.fd = fs->opts->stop_fd, .events = POLLIN}, {.fd = ended_fd, .events = POLLIN}};
+	const char *why = "unmounted";
+
+	for (;;) {
+		int r = poll(p, 3, TICK_MS);
+		uint64_t now = mc_now_ns();
+		unsigned expired = mc_calls_expire(&fs->calls, now);
+
+		if (expired > 0)
+			mc_log(MC_LOG_ERROR, "requests-expired", "count=%u", expired);
+		mc_names_tick(fs->names, now);
+		if (r > 0 && (p[0].revents != 0 || p[1].revents != 0)) {
+			why = p[0].revents != 0 ? "signal" : "request";
+			break;
+		}
+		if (r > 0 && p[2].revents != 0)
+			break;
+	}
+	mc_log(MC_LOG_INFO, "stopping", "reason=%s", why);
+}
+
+/* Gives requests under way a while, then EIO. */
+static void answer_all(struct mc_fs *fs, uint64_t until_ns)
+{
+	unsigned expired;
+
+	mc_calls_wait_answered(&fs->calls, until_ns);
+	expired = mc_calls_expire(&fs->calls, UINT64_MAX);
+	if (expired > 0)
+		mc_log(MC_LOG_WARNING, "requests-given-up", "count=%u", expired);
+}
+
+/* Steps 1 to 6 of the order above. */
+static int stop(struct mc_fs *fs, struct mc_loop *loop)
+{
+	unsigned ms = fs->opts->stop_deadline_ms != 0 ? fs->opts->stop_deadline_ms : 10000;
+	uint64_t now = mc_now_ns(), deadline = now + ms * MS;
+	int r, r2;
+
+	answer_all(fs, now + ms * MS / 2);
+	mc_loop_close(loop);
+	mc_calls_expire(&fs->calls, UINT64_MAX);
+	mc_notify_close(fs->notify);
+	mc_nodes_each(fs->nodes, drop_opened, fs);
+	fuse_session_unmount(fs->se);
+	r = mc_calls_wait(&fs->calls, deadline);
+	r2 = mc_work_close(fs->work, deadline);
+	r = r < 0 ? r : r2;
+	mc_log(r < 0 ? MC_LOG_WARNING : MC_LOG_INFO, "unmounted", "mountpoint=\"%s\" clean=%s",
+		fs->mountpoint, r < 0 ? "no" : "yes");
+	return r;
+}
+
+/* Mounted: serves and stops. 0, -ETIMEDOUT, or a failure to start. */
+static int run(struct mc_fs *fs, const struct signals *s, struct mc_err *err)
+{
+	struct mc_loop *loop = NULL;
+	int r = mc_notify_open(fs->se, &fs->notify);
+
+	fs->features.threads = loop_threads(fs->opts);
+	if (r == 0)
+		r = mc_loop_open(fs->se, fs->features.threads, served, fs, &loop);
+	if (r < 0)
+		mc_err_set(err, r, "starting threads: %s", strerror(-r));
+	else
+		serve(fs, s, mc_loop_ended_fd(loop));
+	return r < 0 ? (stop(fs, loop), r) : stop(fs, loop);
+}
+
+int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err)
+{
+	struct mc_fs *fs = calloc(1, sizeof(*fs));
+	struct signals s;
+	int r;
+
+	if (fs == NULL)
+		return mc_err_set(err, -ENOMEM, "starting: %s", strerror(ENOMEM));
+	fs->opts = opts;
+	r = fs_open(fs, err);
+	if (r == 0)
+		r = mc_mountpoint_prepare(opts->mountpoint, &fs->mountpoint, err);
+	if (r == 0)
+		r = signals_open(&s);
+	if (r < 0) {
+		mc_work_close(fs->work, UINT64_MAX);
+		fs_close(fs);
+		return r;
+	}
+	r = mount_session(fs, err);
+	if (r == 0)
+		r = run(fs, &s, err);
+	else
+		mc_work_close(fs->work, UINT64_MAX);
+	signals_close(&s);
+	if (r != -ETIMEDOUT)
+		fs_close(fs);
+	return r;
+}

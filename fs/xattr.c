@@ -1,0 +1,204 @@
+/*
+ * Extended attributes user.mooncake.*: text, no newline. What `ls -l` and friends probe for
+ * (security.*, system.posix_acl_*) is answered without looking at anything.
+ */
+#include "fs/ops.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/mode.h"
+
+#define PREFIX "user.mooncake."
+#define VALUE_BYTES 4096
+
+/* Writes the value as text to out; bytes, or -errno. */
+typedef int value_fn(struct mc_fs *fs, struct mc_node *n, char *out, size_t size);
+
+static int get_kind(struct mc_fs *fs, struct mc_node *n, char *out, size_t size)
+{
+	static const char *const name[] = {[MC_NODE_ROOT] = "root",
+		[MC_NODE_CHECKPOINTS] = "checkpoints",
+		[MC_NODE_ORG] = "organisation",
+		[MC_NODE_LATEST] = "latest",
+		[MC_NODE_ENTRY] = "checkpoint"};
+
+	return snprintf(out, size, "%s", name[n->kind]);
+}
+
+/* A file's digest; a revision's own directory: the id of its manifest. */
+static int get_digest(struct mc_fs *fs, struct mc_node *n, char *out, size_t size)
+{
+	char hex[MC_SHA256_HEX + 1];
+	struct mc_entry e;
+
+	mc_manifest_entry(n->place->manifest, n->entry, &e);
+	if (e.type == MC_ENTRY_FILE && e.digest != NULL)
+		mc_hex_encode(e.digest, MC_SHA256_SIZE, hex);
+	else if (n->entry == 0)
+		mc_hex_encode(mc_manifest_id(n->place->manifest), MC_SHA256_SIZE, hex);
+	else
+		return -ENODATA;
+	return snprintf(out, size, "%s", hex);
+}
+
+static bool is_file(const struct mc_node *n)
+{
+	struct mc_entry e;
+
+	mc_manifest_entry(n->place->manifest, n->entry, &e);
+	return e.type == MC_ENTRY_FILE;
+}
+
+static int get_residency(struct mc_fs *fs, struct mc_node *n, struct mc_residency *ret)
+{
+	struct mc_file *file;
+	struct mc_entry e;
+	int r;
+
+	mc_manifest_entry(n->place->manifest, n->entry, &e);
+	if (e.type != MC_ENTRY_FILE)
+		return -ENODATA;
+	memset(ret, 0, sizeof(*ret));
+	if (e.size == 0)
+		return 0;
+	r = mc_mode_file(fs, n, &file);
+	if (r < 0)
+		return r;
+	mc_file_residency(file, ret);
+	mc_file_put(file);
+	return 0;
+}
+
+static int get_dram(struct mc_fs *fs, struct mc_node *n, char *out, size_t size)
+{
+	struct mc_residency res;
+	int r = get_residency(fs, n, &res);
+
+	return r < 0 ? r : snprintf(out, size, "%" PRIu64, res.dram);
+}
+
+static int get_nvme(struct mc_fs *fs, struct mc_node *n, char *out, size_t size)
+{
+	struct mc_residency res;
+	int r = get_residency(fs, n, &res);
+
+	return r < 0 ? r : snprintf(out, size, "%" PRIu64, res.nvme);
+}
+
+/* The mode while the file is open, else what the next open gets. */
+static int get_io(struct mc_fs *fs, struct mc_node *n, char *out, size_t size)
+{
+	struct mc_entry e;
+	enum mc_open_mode mode = MC_MODE_CACHED;
+
+	mc_manifest_entry(n->place->manifest, n->entry, &e);
+	if (e.type != MC_ENTRY_FILE)
+		return -ENODATA;
+	if (e.size > 0)
+		mode = mc_mode_now(fs, n);
+	return snprintf(out, size, "%s", mode == MC_MODE_PASSTHROUGH ? "passthrough" : "cached");
+}
+
+static int get_source(struct mc_fs *fs, struct mc_node *n, char *out, size_t size)
+{
+	return snprintf(out, size, "%s", mc_remote_url(fs->opts->remote));
+}
+
+/* What a manifest promises has a whole copy on the remote: nothing of it waits to be flushed. */
+static int get_state(struct mc_fs *fs, struct mc_node *n, char *out, size_t size)
+{
+	return snprintf(out, size, "clean");
+}
+
+static const struct {
+	const char *name; /* after PREFIX */
+	value_fn *get;
+	bool everywhere; /* else only within a revision */
+	bool files_only;
+} attributes[] = {
+	{"kind", get_kind, .everywhere = true},
+	{"digest", get_digest},
+	{"resident.dram", get_dram, .files_only = true},
+	{"resident.nvme", get_nvme, .files_only = true},
+	{"io", get_io, .files_only = true},
+	{"source", get_source},
+	{"state", get_state, .files_only = true},
+};
+#define N_ATTRIBUTES (sizeof(attributes) / sizeof(attributes[0]))
+
+static bool applies(size_t i, const struct mc_node *n)
+{
+	if (attributes[i].everywhere)
+		return true;
+	return n->kind == MC_NODE_ENTRY && (!attributes[i].files_only || is_file(n));
+}
+
+static int get_value(struct mc_fs *fs, struct mc_node *n, const char *name, char *out, size_t size)
+{
+	for (size_t i = 0; i < N_ATTRIBUTES; i++) {
+		int r;
+
+		if (strcmp(name, attributes[i].name) != 0 || !applies(i, n))
+			continue;
+		r = attributes[i].get(fs, n, out, size);
+		return r >= (int)size ? -ERANGE : r;
+	}
+	return -ENODATA;
+}
+
+/* size 0 asks for the length. */
+static void reply_bytes(fuse_req_t req, size_t size, const char *buf, size_t len)
+{
+	if (size == 0)
+		fuse_reply_xattr(req, len);
+	else if (size < len)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, buf, len);
+}
+
+void mc_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	struct mc_fs *fs = mc_ops_fs(req);
+	char value[VALUE_BYTES];
+	struct mc_node *n;
+	int r = -ENODATA;
+
+	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0) {
+		fuse_reply_err(req, ENODATA);
+		return;
+	}
+	n = mc_nodes_find(fs->nodes, ino);
+	if (n == NULL)
+		r = -ESTALE;
+	else
+		r = get_value(fs, n, name + strlen(PREFIX), value, sizeof(value));
+	if (r < 0)
+		fuse_reply_err(req, mc_ops_errno(r));
+	else
+		reply_bytes(req, size, value, (size_t)r);
+}
+
+void mc_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	struct mc_node *n = mc_nodes_find(mc_ops_fs(req)->nodes, ino);
+	char names[N_ATTRIBUTES * 64];
+	size_t len = 0;
+
+	if (n == NULL) {
+		fuse_reply_err(req, ESTALE);
+		return;
+	}
+	for (size_t i = 0; i < N_ATTRIBUTES; i++) {
+		if (applies(i, n) &&
+			(strcmp(attributes[i].name, "digest") != 0 || is_file(n) || n->entry == 0))
+			len += (size_t)snprintf(names + len, sizeof(names) - len, PREFIX "%s",
+				       attributes[i].name) +
+				1;
+	}
+	reply_bytes(req, size, names, len);
+}
