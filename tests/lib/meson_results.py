@@ -1,4 +1,5 @@
-"""Reads meson's testlog.json and prints "passed failed skipped", counted in single checks.
+"""Reads meson's testlog.json and prints "passed failed skipped", counted in single checks, and then
+the names of the programs that failed.
 
 A program of the Check library reports how many checks it ran; any other program counts as one.
 """
@@ -11,8 +12,11 @@ _TOTALS = re.compile(r"^\d+%: Checks: (\d+), Failures: (\d+), Errors: (\d+)$", r
 
 def count(lines):
     passed = failed = skipped = 0
+    names = []
     for line in lines:
         test = json.loads(line)
+        if test["result"] not in ("OK", "SKIP", "EXPECTEDFAIL"):
+            names.append(test["name"].rsplit(" / ", 1)[-1])
         totals = _TOTALS.search(test.get("stdout") or "")
         if test["result"] == "SKIP":
             skipped += 1
@@ -26,7 +30,7 @@ def count(lines):
             passed += 1
         else:
             failed += 1
-    return passed, failed, skipped
+    return passed, failed, skipped, *names
 
 
 if __name__ == "__main__":
