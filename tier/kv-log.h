@@ -1,0 +1,132 @@
+/*
+ * The NVMe side of the KV store: objects up to 8 MiB as records in preallocated segment files,
+ * larger ones as image files, and the journal that names them. Who calls: kv*.c only. Thread-safe.
+ *
+ * Invariants: data is durable before its PUT record, the record before the object counts as
+ * flushed; a segment's space is reused only after SEG_FREE is durable and under a new generation; a
+ * record carries key hash, store uuid, segment id, generation and its own offset, so stale or
+ * misdirected blocks are recognised; at most one fdatasync of data per 64 MiB flushed.
+ */
+#pragma once
+
+#include "tier/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mc_io;
+struct mc_kv_log;
+
+#define MC_KV_RECORD_MAX                                                                           \
+	(UINT64_C(8) << 20) /* payload bytes in a segment; larger objects are images */
+
+/* Where an object lies on NVMe. 16 bytes; segment 0 = nowhere. */
+struct mc_kv_loc {
+	uint32_t segment;
+	uint32_t generation;
+	uint64_t off; /* bytes from the segment's start, of the record; images: 0 */
+};
+
+struct mc_kv_meta {
+	const char *key; /* borrowed */
+	uint8_t version[16];
+	uint64_t size; /* bytes */
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+	uint32_t n_crc;      /* one CRC32C per MiB of payload */
+	const uint32_t *crc; /* borrowed */
+};
+
+struct mc_kv_log_opts {
+	const char *dir;
+	uint64_t capacity;      /* bytes */
+	uint64_t segment_bytes; /* 0 = 64 MiB */
+	const struct mc_io *io; /* NULL = the real one */
+};
+
+/* What recovery finds, in the order it was journalled. Called while mc_kv_log_open's background
+ * thread reads the journal: the log is usable at once, replay_done tells when it is complete. */
+struct mc_kv_log_replay {
+	void (*put)(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_loc *loc);
+	void (*removed)(void *ctx, const char *key, const uint8_t version[16]);
+	void (*renamed)(void *ctx, const char *from, const char *to);
+	void (*dir)(void *ctx, const char *key, bool made);
+	void (*pin)(void *ctx, const char *key, bool pinned);
+	void (*remote)(void *ctx, const char *key, const uint8_t version[16], unsigned copies);
+	void (*done)(void *ctx, int res);
+	void *ctx;
+};
+
+int mc_kv_log_open(const struct mc_kv_log_opts *opts, const struct mc_kv_log_replay *replay,
+	struct mc_kv_log **ret, struct mc_err *err);
+void mc_kv_log_close(struct mc_kv_log *log); /* writes a snapshot */
+
+/* One object to be flushed; the caller owns it and buf until done runs. done(item, 0): durable and
+ * journalled at item->loc. -ENOSPC: nothing could be reclaimed; -EIO. */
+struct mc_kv_item {
+	struct mc_kv_meta meta;
+	const void *buf; /* meta.size bytes */
+	struct mc_kv_loc loc;
+	void (*done)(struct mc_kv_item *item, int res);
+	void *ctx;
+	struct mc_kv_item *next; /* the log's */
+};
+/* Queues n items; they are packed into large writes together with what else is queued. */
+void mc_kv_log_put(struct mc_kv_log *log, struct mc_kv_item *const *items, size_t n);
+/* [blocks] Everything queued durable now. */
+int mc_kv_log_sync(struct mc_kv_log *log);
+
+/* One range of an object's payload into buf; aligned or not. Whole MiB blocks that are covered are
+ * checked by the caller against meta.crc; record framing is checked here (-EBADMSG, -ESTALE). */
+struct mc_kv_log_read {
+	struct mc_kv_loc loc;
+	uint8_t version[16];
+	uint64_t size; /* of the object */
+	uint64_t off;
+	uint32_t len;
+	void *buf;
+	void (*done)(struct mc_kv_log_read *r, int res);
+	void *ctx;
+	void *priv[4];
+};
+void mc_kv_log_read(struct mc_kv_log *log, struct mc_kv_log_read *r);
+
+/* [blocks] Journal records; durable on return. A record superseded or removed makes its space dead.
+ */
+int mc_kv_log_remove(struct mc_kv_log *log, const char *key, const uint8_t version[16],
+	const struct mc_kv_loc *loc);
+int mc_kv_log_rename(struct mc_kv_log *log, const char *from, const char *to);
+int mc_kv_log_dir(struct mc_kv_log *log, const char *key, bool made);
+int mc_kv_log_pin(struct mc_kv_log *log, const char *key, bool pinned);
+int mc_kv_log_remote(
+	struct mc_kv_log *log, const char *key, const uint8_t version[16], unsigned copies);
+/* Evicts the object's NVMe copy (EVICTED durable before the space counts as dead). */
+int mc_kv_log_evict(struct mc_kv_log *log, const char *key, const uint8_t version[16],
+	const struct mc_kv_loc *loc);
+
+/*
+ * Reclaim asks the owner about each live record of the segment with the lowest live ratio: keep =
+ * copy it (the log tells the new place through moved), otherwise it is evicted. Set once after
+ * open.
+ */
+struct mc_kv_log_owner {
+	bool (*keep)(void *ctx, const char *key, const uint8_t version[16]);
+	/* The record moved; false: the owner no longer has this version there, the copy is dead. */
+	bool (*moved)(void *ctx, const char *key, const uint8_t version[16],
+		const struct mc_kv_loc *from, const struct mc_kv_loc *to);
+	void (*evicted)(void *ctx, const char *key, const uint8_t version[16],
+		const struct mc_kv_loc *from);
+	void *ctx;
+};
+void mc_kv_log_set_owner(struct mc_kv_log *log, const struct mc_kv_log_owner *owner);
+
+struct mc_kv_log_stats {
+	uint64_t capacity, used, live; /* bytes */
+	uint64_t written;              /* bytes to data files, reclaim included */
+	uint64_t put_bytes;            /* payload bytes asked to be put */
+	uint64_t syncs;                /* fdatasync on data files */
+	uint64_t reclaimed;            /* segments */
+	uint64_t bad;                  /* records that did not verify */
+};
+void mc_kv_log_stats(struct mc_kv_log *log, struct mc_kv_log_stats *ret);

@@ -1,0 +1,143 @@
+/*
+ * The KV store: named, immutable objects that are put whole, read by range, replaced whole and
+ * removed. Beside store.h (which caches what a remote holds) this is the other public door of
+ * tier/: here the data is born, in a DRAM tier of its own, and moves down: DRAM → NVMe → remote.
+ *
+ * A key is the path under kv/: 1 … 4096 bytes, components of 1 … 255 bytes, none "." or "..", no
+ * NUL. Thread-safe. Calls marked [blocks] may wait for a disk or a remote, up to the deadline; the
+ * others answer from memory. Callbacks run exactly once, from any thread, perhaps before the call
+ * returns, with no lock held.
+ */
+#pragma once
+
+#include "tier/error.h"
+#include "tier/remote.h"
+
+#include <sys/uio.h>
+
+struct mc_kv;
+
+enum mc_kv_ack { MC_KV_ACK_DRAM, MC_KV_ACK_NVME, MC_KV_ACK_REMOTE };
+
+struct mc_kv_opts {
+	const char *dram_dir;   /* mount point of the KV DRAM tier's tmpfs */
+	uint64_t dram_capacity; /* bytes, staging included */
+	uint64_t dirty_bound;   /* bytes not yet on a persistent tier; 0 = half of dram_capacity */
+	const char *nvme_dir;   /* NULL = none: the next persistent tier is the remote */
+	uint64_t nvme_capacity; /* bytes for KV */
+	struct mc_remote *remote; /* borrowed; NULL = none */
+	const char *node;         /* node id, hex */
+	unsigned replicas;    /* remote copies wanted soon after the put; 0 = only at eviction */
+	enum mc_kv_ack ack;   /* how far an object is before close() returns */
+	unsigned deadline_ms; /* 0 = 30,000 */
+	void (*event)(void *ctx, const char *event, const char *text); /* as in store.h */
+	void *event_ctx;
+};
+
+/* Ready at once; the index is completed in the background (see mc_kv_stats.recovering). */
+int mc_kv_open(const struct mc_kv_opts *opts, struct mc_kv **ret, struct mc_err *err);
+/* [blocks] Flushes dirty objects for at most drain_ms. 0, or the number of objects that stay dirty:
+ * then the DRAM tier is left mounted for the next daemon. All objects and writers are put before.
+ */
+int64_t mc_kv_close(struct mc_kv *kv, unsigned drain_ms);
+
+enum mc_kv_state { MC_KV_DIRTY, MC_KV_FLUSHING, MC_KV_CLEAN, MC_KV_EVICTING };
+
+struct mc_kv_attr {
+	bool is_dir;
+	uint8_t version[16]; /* uuid of this version; zeros for a directory */
+	uint64_t size;       /* bytes */
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+	uint64_t ino; /* stable for the version (or the directory) */
+	enum mc_kv_state state;
+	uint64_t dram, nvme; /* bytes resident */
+	unsigned remotes;    /* copies */
+	uint64_t hits;
+};
+
+/* From this node's index: 0, -ENOENT (unknown here). */
+int mc_kv_lookup(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret);
+/* [blocks] Asks the remote and enters what it finds; negative answers are remembered for 1 s. */
+int mc_kv_lookup_remote(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret);
+/* Calls each for the entries of directory key ("" = kv/) after position *cursor (0 = start) in a
+ * stable order, until it returns non-zero; *cursor is the position after the last one it took.
+ * -ENOENT, -ENOTDIR. */
+int mc_kv_list(struct mc_kv *kv, const char *key, uint64_t *cursor,
+	int (*each)(void *ctx, const char *name, const struct mc_kv_attr *attr, uint64_t next),
+	void *ctx);
+int mc_kv_mkdir(struct mc_kv *kv, const char *key);
+int mc_kv_rmdir(struct mc_kv *kv, const char *key);
+/* Removes the name on this node and on the remote (in the background, journalled). [blocks] for the
+ * journal where the object was durable. */
+int mc_kv_unlink(struct mc_kv *kv, const char *key);
+/* Moves no data. With MC_KV_NOREPLACE -EEXIST. Directories: -EXDEV. */
+enum { MC_KV_NOREPLACE = 1 };
+int mc_kv_rename(struct mc_kv *kv, const char *from, const char *to, unsigned flags);
+
+/* A put under way: a preallocated file in the DRAM tier that the client writes to directly. */
+struct mc_kv_writer;
+/* hint: bytes expected, 0 = unknown. -EAGAIN: no room below the dirty bound now; wait_room tells
+ * when to try again (res 0) or that the deadline passed (-ENOSPC). */
+int mc_kv_create(struct mc_kv *kv, uint64_t hint, struct mc_kv_writer **ret);
+void mc_kv_wait_room(struct mc_kv *kv, void (*done)(void *ctx, int res), void *ctx);
+int mc_kv_writer_fd(const struct mc_kv_writer *w); /* O_RDWR, borrowed until publish or discard */
+/*
+ * Publishes what the file holds now as a new version of key; whole or not at all. Consumes w in
+ * every case. copy: somebody may still store through a mapping: seal a copy. Size and checksums are
+ * taken here. -EEXIST (NOREPLACE), -ENOSPC, -EISDIR, -ENOENT (parent directory). [blocks] as far as
+ * ack says.
+ */
+int mc_kv_publish(struct mc_kv_writer *w, const char *key, const struct timespec *mtime,
+	unsigned flags, bool copy, struct mc_kv_attr *ret);
+void mc_kv_discard(struct mc_kv_writer *w);
+/* [blocks] fsync of an unfinished put: bytes and the intent to publish as key durable on the first
+ * persistent tier, so that the publish that follows is durable before anything later on key is
+ * answered. -EIO without a persistent tier. */
+int mc_kv_writer_sync(struct mc_kv_writer *w, const char *key);
+/* [blocks] fsync of a published object. */
+int mc_kv_sync(struct mc_kv *kv, const char *key);
+
+/* An open object: bound to one version for ever; reference-counted. */
+struct mc_kv_object;
+/* Opens for reading. Objects up to 8 MiB are promoted whole to DRAM first; larger ones are read by
+ * range. done(ctx, 0, obj) hands a reference; -ENOENT, -EIO, -ETIMEDOUT. */
+void mc_kv_get(struct mc_kv *kv, const char *key,
+	void (*done)(void *ctx, int res, struct mc_kv_object *obj), void *ctx);
+void mc_kv_object_put(struct mc_kv_object *obj);
+void mc_kv_object_attr(struct mc_kv_object *obj, struct mc_kv_attr *ret);
+/* For passthrough: *ret_fd is the caller's. Not evicted until backing_put. -EAGAIN: use mc_kv_read.
+ */
+int mc_kv_object_backing_get(struct mc_kv_object *obj, int *ret_fd);
+void mc_kv_object_backing_put(struct mc_kv_object *obj);
+
+#define MC_KV_READ_IOV 4
+struct mc_kv_read {
+	struct mc_kv_object *obj; /* the caller's reference outlives the read */
+	uint64_t off;
+	uint32_t len; /* bytes, inside the object, ≤ 1 MiB + one page */
+	void (*done)(struct mc_kv_read *r, int res);
+	void *ctx;
+	struct iovec iov[MC_KV_READ_IOV]; /* lent until mc_kv_read_end; exactly len bytes */
+	unsigned n_iov;
+	void *priv[4]; /* the store's */
+};
+void mc_kv_read(struct mc_kv_read *r);
+void mc_kv_read_end(struct mc_kv_read *r); /* only after done(r, 0) */
+
+/* Administration: pins survive restarts; evict never takes the last good copy (-EBUSY). */
+int mc_kv_pin(struct mc_kv *kv, const char *key, bool pinned);
+int mc_kv_evict(struct mc_kv *kv, const char *key); /* [blocks] from DRAM */
+
+struct mc_kv_stats {
+	uint64_t objects, bytes;
+	uint64_t puts, gets, hits_dram, hits_nvme, hits_remote, misses;
+	uint64_t dirty_bytes, dirty_bound;
+	uint64_t dram_used, dram_capacity, nvme_used, nvme_capacity; /* bytes */
+	uint64_t flushed_bytes, nvme_written_bytes, nvme_syncs;
+	uint64_t reclaimed_segments, evicted_objects;
+	uint64_t index_bytes; /* memory of the index, keys included */
+	bool recovering;
+	const char *degraded; /* NULL, or why (static text) */
+};
+void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret);
