@@ -34,6 +34,7 @@ static const struct {
 	mc_backend_open *open;
 } kinds[] = {
 	{"dir:", mc_remote_dir_open},
+	{"nfs://", mc_remote_nfs_open},
 };
 
 int mc_remote_path_check(const char *path, bool root)
