@@ -59,7 +59,7 @@ nfs_launch()
 	LD_PRELOAD=$dir/no-rpcbind.so setsid ganesha.nfsd -F -f "$dir/ganesha.conf" -L "$dir/log" \
 		-p "$dir/ganesha.pid" -N NIV_EVENT </dev/null >"$dir/out" 2>&1 3>&- &
 	pid=$!
-	disown "$pid" 2>/dev/null
+	disown "$pid" 2>/dev/null || true
 	echo "$pid" >"$dir/pid"
 	for ((i = 0; i < 400; i++)); do
 		kill -0 "$pid" 2>/dev/null || return 1
@@ -130,13 +130,13 @@ nfs_signal()
 
 	pid=$(cat "$1/pid" 2>/dev/null) || return 0
 	if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = ganesha.nfsd ]; then
-		kill -CONT "$pid" 2>/dev/null
-		kill "-$2" "$pid" 2>/dev/null
+		kill -CONT "$pid" 2>/dev/null || true
+		kill "-$2" "$pid" 2>/dev/null || true
 		for ((i = 0; i < 200; i++)); do
 			nfs_gone "$pid" && break
 			sleep 0.05
 		done
-		nfs_gone "$pid" || kill -KILL "$pid" 2>/dev/null
+		nfs_gone "$pid" || kill -KILL "$pid" 2>/dev/null || true
 	fi
 	rm -f "$1/pid"
 }
