@@ -148,11 +148,9 @@ int mc_file_backing_get(struct mc_file *f, int *ret_fd, enum mc_tier *ret_tier)
 		return -EAGAIN;
 	fd = fcntl(tier == MC_TIER_DRAM ? mc_dram_fd(f->dram) : mc_nvme_fd(f->nvme),
 		F_DUPFD_CLOEXEC, 3);
-	if (fd < 0) {
-		int r = -errno;
-
+	if (fd < 0) { /* also: the tier cannot take leases, so nothing may be passed through */
 		mc_file_backing_put(f, tier);
-		return r;
+		return -EAGAIN;
 	}
 	*ret_fd = fd;
 	*ret_tier = tier;

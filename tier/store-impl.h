@@ -109,6 +109,7 @@ struct mc_store {
 	struct mc_queue no_room;   /* jobs waiting for memory */
 	struct mc_queue verify;    /* NVMe images to read through, for the maintenance thread */
 	unsigned in_flight;        /* jobs started and not finished */
+	unsigned turns;            /* left to give; see T3 */
 	unsigned behind_blocks;    /* blocks on their way to NVMe */
 	uint64_t backing_bytes[2]; /* of files with passthrough openers */
 	bool stopping;

@@ -40,23 +40,40 @@ static bool all_valid_locked(struct mc_store *s, const struct mc_file_read *r, c
 	return true;
 }
 
-static void pin_all_locked(struct mc_store *s, struct mc_file_read *r, const bool *hole)
+/* Pins the VALID blocks that are not pinned yet. */
+static void pin_locked(struct mc_store *s, struct mc_file_read *r, const bool *hole)
 	MC_REQUIRES(s->lock)
 {
-
 	for (unsigned i = 0; i < n_blocks(r); i++) {
-		uint64_t block = first_block(r) + i;
-		struct mc_pair *p = mc_file_pair(r->file, block);
-		struct mc_pair_block *b;
+		struct mc_pair *p = mc_file_pair(r->file, first_block(r) + i);
+		struct mc_pair_block *b = block_of(r->file, first_block(r) + i);
 
-		if (hole[i] || (int)i == r->pinned)
+		if (hole[i] || r->pinned & 1u << i || b == NULL || b->state != MC_BLK_VALID)
 			continue;
-		b = &p->blk[block & 1];
 		p->pins++;
+		r->pinned |= 1u << i;
 		if (!b->ahead)
 			mc_policy_hit(s->dram_policy, &p->entry);
 		b->ahead = false;
 	}
+}
+
+static void unpin_locked(struct mc_store *s, struct mc_file_read *r) MC_REQUIRES(s->lock)
+{
+	if (r->pinned == 0)
+		return;
+	for (unsigned i = 0; i < MC_READ_IOV; i++)
+		if (r->pinned & 1u << i)
+			mc_file_pair(r->file, first_block(r) + i)->pins--;
+	r->pinned = 0;
+	mc_store_room_locked(s);
+}
+
+static void end_turn_locked(struct mc_store *s, struct mc_file_read *r) MC_REQUIRES(s->lock)
+{
+	if (r->turn)
+		s->turns++;
+	r->turn = false;
 }
 
 /* Registers the read with one block that is not VALID; starts its fetch when nobody has. */
@@ -87,13 +104,14 @@ static void wait_all_locked(struct mc_store *s, struct mc_file_read *r, const bo
 	MC_REQUIRES(s->lock)
 {
 
-	if (r->pinned >= 0) {
-		struct mc_pair *p = mc_file_pair(r->file, first_block(r) + (unsigned)r->pinned);
-
-		p->pins--;
-		r->pinned = -1;
-		mc_store_room_locked(s);
+	if (++r->tries > 2 && !r->turn && s->turns > 0) {
+		r->turn = true;
+		s->turns--;
 	}
+	if (r->turn)
+		pin_locked(s, r, hole);
+	else
+		unpin_locked(s, r);
 	if (mc_now_ns() > r->deadline_ns) {
 		r->res = -ETIMEDOUT;
 		return;
@@ -131,6 +149,8 @@ static void finish_error(struct mc_file_read *r)
 
 	mc_mutex_lock(&s->lock);
 	s->st.read_errors++;
+	unpin_locked(s, r);
+	end_turn_locked(s, r);
 	mc_mutex_unlock(&s->lock);
 	r->done(r, r->res);
 }
@@ -145,7 +165,8 @@ static void read_try(struct mc_file_read *r, bool first)
 	mc_mutex_lock(&s->lock);
 	ready = all_valid_locked(s, r, hole);
 	if (ready) {
-		pin_all_locked(s, r, hole);
+		pin_locked(s, r, hole);
+		end_turn_locked(s, r);
 		if (first)
 			s->st.hits_dram += n_blocks(r);
 	} else {
@@ -193,7 +214,9 @@ void mc_file_read(struct mc_file_read *r)
 	assert(r->len > 0 && r->off + r->len <= f->id.size && n_blocks(r) <= MC_READ_IOV);
 	r->deadline_ns = mc_now_ns() + s->opts.deadline_ms * UINT64_C(1000000);
 	r->waiting = 0;
-	r->pinned = -1;
+	r->pinned = 0;
+	r->tries = 0;
+	r->turn = false;
 	r->res = 0;
 	mc_mutex_lock(&s->lock);
 	s->st.reads++;
@@ -209,17 +232,9 @@ void mc_file_read(struct mc_file_read *r)
 void mc_file_read_end(struct mc_file_read *r)
 {
 	struct mc_store *s = r->file->store;
-	uint64_t at = r->off;
 
 	mc_mutex_lock(&s->lock);
-	for (unsigned i = 0; i < r->n_iov; i++) {
-		uint8_t *base = r->iov[i].iov_base;
-
-		if (base < s->zeros || base >= s->zeros + MC_BLOCK_SIZE)
-			mc_file_pair(r->file, at >> MC_BLOCK_SHIFT)->pins--;
-		at += r->iov[i].iov_len;
-	}
-	mc_store_room_locked(s);
+	unpin_locked(s, r);
 	mc_mutex_unlock(&s->lock);
 }
 
@@ -236,11 +251,12 @@ void mc_read_block_done_locked(
 
 		if (res < 0 && r->res == 0)
 			r->res = res;
-		if (--r->waiting == 0) {
-			if (r->res == 0) {
-				p->pins++;
-				r->pinned = (int)(block - first_block(r));
-			}
+		r->waiting--;
+		if (r->res == 0 && (r->waiting == 0 || r->turn)) {
+			p->pins++;
+			r->pinned |= 1u << (block - first_block(r));
+		}
+		if (r->waiting == 0) {
 			w->next = *ret_ready;
 			*ret_ready = w;
 		}

@@ -227,6 +227,7 @@ static void set_bounds(struct mc_store *s)
 		s->max_in_flight = (unsigned)(pairs / 2);
 	if (s->max_in_flight < 1)
 		s->max_in_flight = 1;
+	s->turns = eighth / 2 < 1 ? 1 : (unsigned)(eighth / 2 > 16 ? 16 : eighth / 2);
 	s->max_prefetch = 4 * s->max_in_flight;
 	s->max_window = eighth < 2 * s->max_in_flight ? (unsigned)eighth : 2 * s->max_in_flight;
 	s->max_behind = eighth < 64 ? (unsigned)eighth : 64;

@@ -81,7 +81,9 @@ struct mc_file_read {
 	} wait[MC_READ_IOV];
 	uint64_t deadline_ns;
 	unsigned waiting; /* blocks not there yet */
-	int pinned;       /* index of the block pinned while others are looked at, or -1 */
+	unsigned pinned;  /* bit i: block i is pinned while the others are looked at */
+	unsigned tries;   /* times it had to wait */
+	bool turn;        /* may keep its pins while it waits */
 	int res;
 };
 void mc_file_read(struct mc_file_read *r);
