@@ -8,7 +8,8 @@
 #   nfs_restart DIR   start it again on the ports it had, over the same data
 #   nfs_stop_all      stop what this shell started; installed as the EXIT trap by nfs_trap
 #
-# DIR must be on a file system with file handles (ext4, XFS, tmpfs; not overlayfs). Needs root.
+# DIR must be on a file system with file handles that the server takes: ext4, XFS, btrfs; not
+# overlayfs, and with Ganesha 6 (Debian 13) not tmpfs, which /tmp is there. Needs root.
 nfs_lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 nfs_started=()
 
@@ -26,15 +27,18 @@ nfs_pick_port()
 
 nfs_write_conf()
 {
-	local dir=$1 port mount_port
+	local dir=$1 port mount_port flusher=
 
 	read -r port mount_port <"$dir/ports"
+	# Newer versions want a privilege that containers lack, and know an option to do without.
+	! grep -q allow_set_io_flusher_fail "$(command -v ganesha.nfsd)" ||
+		flusher='allow_set_io_flusher_fail = true;'
 	cat >"$dir/ganesha.conf" <<-END
 	NFS_CORE_PARAM {
 		NFS_Port = $port; MNT_Port = $mount_port;
 		NLM_Port = $((mount_port + 1)); RQUOTA_Port = $((mount_port + 2));
 		Bind_addr = 127.0.0.1; Protocols = 3, 4; mount_path_pseudo = true;
-		Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false;
+		Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; $flusher
 	}
 	NFSV4 {
 		Graceless = true; RecoveryBackend = fs; RecoveryRoot = "$dir/run";
@@ -63,7 +67,9 @@ nfs_launch()
 	echo "$pid" >"$dir/pid"
 	for ((i = 0; i < 400; i++)); do
 		kill -0 "$pid" 2>/dev/null || return 1
-		if grep -q 'NFS SERVER INITIALIZED' "$dir/log" &&
+		if grep -q 'Could not create export' "$dir/log"; then
+			break
+		elif grep -q 'NFS SERVER INITIALIZED' "$dir/log" &&
 			(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
 			return 0
 		fi
@@ -96,9 +102,16 @@ nfs_start()
 			return 0
 		fi
 	done
-	echo "nfs-server: does not start ($attempt attempts), end of $dir/log:" >&2
-	tail -n 20 "$dir/log" "$dir/out" >&2
+	echo "nfs-server: does not start ($attempt attempts), from $dir/log:" >&2
+	nfs_show_log "$dir" >&2
 	return 1
+}
+
+# The lines that say why, and the last ones.
+nfs_show_log()
+{
+	grep -E ':(FATAL|MAJ|CRIT) :' "$1/log" | grep -v DBUS | head -n 5
+	tail -n 5 "$1/log" "$1/out"
 }
 
 nfs_restart()
@@ -110,8 +123,8 @@ nfs_restart()
 	for ((i = 0; i < 5; i++)); do
 		nfs_launch "$dir" && nfs_started+=("$dir") && return 0
 	done
-	echo "nfs-server: does not start again, end of $dir/log:" >&2
-	tail -n 20 "$dir/log" >&2
+	echo "nfs-server: does not start again, from $dir/log:" >&2
+	nfs_show_log "$dir" >&2
 	return 1
 }
 
