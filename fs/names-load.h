@@ -4,7 +4,9 @@
 
 #include "fs/names.h"
 
-/* A new answer in every case but -ENOMEM; what went wrong is logged (rate-limited) and stands in
- * res. */
-int mc_names_load(struct mc_catalogue *catalogue, enum mc_topic topic, const char *org,
-	const char *name, struct mc_answer **ret);
+/*
+ * A new answer in every case but -ENOMEM; what went wrong is logged (rate-limited) and stands in
+ * res. known: the revision as it was loaded before, or NULL; it is only compared then.
+ */
+int mc_names_load(struct mc_catalogue *catalogue, const struct mc_question *q,
+	struct mc_place *known, struct mc_answer **ret);

@@ -39,7 +39,6 @@ struct item {
 	uint64_t pending_ns;      /* when the job was submitted */
 	bool pending;
 	bool failed; /* the last job did not reach the catalogue; answer is from before */
-	bool gone;   /* a newer list no longer names this revision */
 	struct mc_ask *waiters;
 };
 
@@ -110,17 +109,16 @@ static void item_free(struct item *it)
 	free(it);
 }
 
-static struct item *item_new(
-	struct mc_names *ns, enum mc_topic topic, const char *org, const char *name)
+static struct item *item_new(struct mc_names *ns, const struct mc_question *q)
 {
 	struct item *it = calloc(1, sizeof(*it));
 
 	if (it == NULL)
 		return NULL;
 	it->ns = ns;
-	it->topic = topic;
-	it->org = strdup(org);
-	it->name = strdup(name);
+	it->topic = q->topic;
+	it->org = strdup(q->org);
+	it->name = strdup(q->name);
 	if (it->org == NULL || it->name == NULL) {
 		item_free(it);
 		return NULL;
@@ -129,19 +127,20 @@ static struct item *item_new(
 }
 
 /* Finds or makes the item and marks it used. */
-static struct item *item_get_locked(struct mc_names *ns, enum mc_topic topic, const char *org,
-	const char *name) MC_REQUIRES(ns->lock)
+static struct item *item_get_locked(struct mc_names *ns, const struct mc_question *q)
+	MC_REQUIRES(ns->lock)
 {
 	struct item *it;
 
 	for (it = ns->first; it != NULL; it = it->next) {
-		if (it->topic == topic && strcmp(it->name, name) == 0 && strcmp(it->org, org) == 0)
+		if (it->topic == q->topic && strcmp(it->name, q->name) == 0 &&
+			strcmp(it->org, q->org) == 0)
 			break;
 	}
 	if (it != NULL) {
 		list_remove(ns, it);
 	} else {
-		it = item_new(ns, topic, org, name);
+		it = item_new(ns, q);
 		if (it == NULL)
 			return NULL;
 		ns->n_items++;
@@ -216,16 +215,6 @@ static void refuse_all(struct mc_ask *waiters, int res)
 	answer_all(waiters, &a);
 }
 
-/* A new list of an organisation: revisions it no longer names are asked for anew. */
-static void check_revisions_locked(
-	struct mc_names *ns, const char *org, const struct mc_answer *list) MC_REQUIRES(ns->lock)
-{
-	for (struct item *it = ns->first; it != NULL; it = it->next) {
-		if (it->topic == MC_TOPIC_REV && loaded(it) && strcmp(it->org, org) == 0)
-			it->gone = mc_answer_find(list, it->name) == NULL;
-	}
-}
-
 /* Puts the job's result in; returns what the waiters get, with a reference of the caller's. */
 static struct mc_answer *settle_locked(struct mc_names *ns, struct item *it, struct mc_answer *a,
 	struct mc_answer **ret_old) MC_REQUIRES(ns->lock)
@@ -241,9 +230,6 @@ static struct mc_answer *settle_locked(struct mc_names *ns, struct item *it, str
 	}
 	*ret_old = it->answer;
 	it->answer = a;
-	it->gone = false;
-	if (a != NULL && a->res == 0 && it->topic == MC_TOPIC_ORG)
-		check_revisions_locked(ns, it->org, a);
 	return a != NULL ? mc_answer_ref(a) : NULL;
 }
 
@@ -254,7 +240,10 @@ static void load_job(void *arg)
 	struct mc_answer *a = NULL, *old, *give;
 	struct mc_ask *waiters;
 	struct item *dropped;
-	int r = mc_names_load(ns->catalogue, it->topic, it->org, it->name, &a);
+	struct mc_question q = {.topic = it->topic, .org = it->org, .name = it->name};
+	/* Only this job changes the answer, so it may be looked at without the lock. */
+	struct mc_place *known = it->answer != NULL ? it->answer->place : NULL;
+	int r = mc_names_load(ns->catalogue, &q, known, &a);
 
 	mc_mutex_lock(&ns->lock);
 	waiters = it->waiters;
@@ -280,20 +269,20 @@ static bool good_enough(const struct item *it, bool fresh, uint64_t now)
 		return false;
 	if (it->answer->res != 0)
 		return age <= NEGATIVE_NS;
-	if (it->topic == MC_TOPIC_REV)
-		return !it->gone;
 	return age <= (fresh || it->failed ? NEGATIVE_NS : POSITIVE_NS);
 }
 
-/* Whether an old answer serves rather than waiting: the remote is known to be slow or down. */
+/*
+ * Whether an old answer serves rather than waiting: a loaded revision (metadata never waits for the
+ * remote; should the revision be gone, the next to ask will know), or the remote is slow or down.
+ */
 static bool rather_old(const struct item *it, uint64_t now)
 {
 	return it->answer != NULL && it->answer->res == 0 &&
-		(it->failed || (it->pending && now - it->pending_ns > PATIENCE_NS));
+		(loaded(it) || it->failed || (it->pending && now - it->pending_ns > PATIENCE_NS));
 }
 
-void mc_names_ask(struct mc_names *ns, enum mc_topic topic, const char *org, const char *name,
-	bool fresh, struct mc_ask *ask)
+void mc_names_ask(struct mc_names *ns, const struct mc_question *q, bool fresh, struct mc_ask *ask)
 {
 	struct mc_answer *give = NULL;
 	uint64_t now = mc_now_ns();
@@ -302,7 +291,7 @@ void mc_names_ask(struct mc_names *ns, enum mc_topic topic, const char *org, con
 	int r = 0;
 
 	mc_mutex_lock(&ns->lock);
-	it = item_get_locked(ns, topic, org, name);
+	it = item_get_locked(ns, q);
 	good = it != NULL && good_enough(it, fresh, now);
 	if (it != NULL && !good && !it->pending) {
 		it->pending = true;
@@ -313,9 +302,9 @@ void mc_names_ask(struct mc_names *ns, enum mc_topic topic, const char *org, con
 	}
 	if (it == NULL)
 		r = -ENOMEM;
-	else if (ask != NULL && (good || rather_old(it, now) || (r < 0 && it->answer != NULL)))
+	else if (good || rather_old(it, now) || (r < 0 && it->answer != NULL))
 		give = mc_answer_ref(it->answer);
-	else if (ask != NULL && r == 0) {
+	else if (r == 0) {
 		ask->next = it->waiters;
 		it->waiters = ask;
 		ask = NULL;

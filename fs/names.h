@@ -13,9 +13,16 @@ struct mc_catalogue;
 struct mc_names;
 
 enum mc_topic {
-	MC_TOPIC_ORGS, /* names of organisations */
-	MC_TOPIC_ORG,  /* names in an organisation: <model> (with target) and <model>@<rev> */
-	MC_TOPIC_REV,  /* one revision, loaded */
+	MC_TOPIC_ORGS,   /* names of organisations */
+	MC_TOPIC_ORG,    /* names in an organisation: <model> (with target) and <model>@<rev> */
+	MC_TOPIC_LATEST, /* one item: a model and its newest revision */
+	MC_TOPIC_REV,    /* one revision, loaded */
+};
+
+struct mc_question {
+	enum mc_topic topic;
+	const char *org;  /* "" for ORGS */
+	const char *name; /* LATEST: the model; REV: "<model>@<rev>" as in the path; else "" */
 };
 
 struct mc_listed {
@@ -48,11 +55,9 @@ int mc_names_open(struct mc_catalogue *catalogue, struct mc_work *work, struct m
 void mc_names_close(struct mc_names *ns);
 
 /*
- * org: for ORG and REV; name: "<model>@<rev>" as it stands in the path, for REV. fresh: do not
- * accept that something is missing on the word of an answer older than a second. ask NULL: only
- * have the answer renewed in the background where it is old.
+ * Strings are copied. fresh: do not accept that something is missing in a list on the word of one
+ * that is older than a second.
  */
-void mc_names_ask(struct mc_names *ns, enum mc_topic topic, const char *org, const char *name,
-	bool fresh, struct mc_ask *ask);
+void mc_names_ask(struct mc_names *ns, const struct mc_question *q, bool fresh, struct mc_ask *ask);
 /* Every quarter of a second: gives those who wait too long the last known answer. */
 void mc_names_tick(struct mc_names *ns, uint64_t now_ns);

@@ -65,6 +65,7 @@ void mc_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
 	struct mc_node *n = mc_nodes_find(fs->nodes, ino);
+	struct mc_question q = {.name = ""};
 	struct opening *o;
 
 	if (n == NULL) {
@@ -87,10 +88,9 @@ void mc_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	o->fi = *fi;
 	o->ask.done = opening_answered;
 	mc_call_begin(&fs->calls, &o->call, req);
-	if (n->kind == MC_NODE_ORG)
-		mc_names_ask(fs->names, MC_TOPIC_ORG, n->place->org, "", false, &o->ask);
-	else
-		mc_names_ask(fs->names, MC_TOPIC_ORGS, "", "", false, &o->ask);
+	q.topic = n->kind == MC_NODE_ORG ? MC_TOPIC_ORG : MC_TOPIC_ORGS;
+	q.org = n->kind == MC_NODE_ORG ? n->place->org : "";
+	mc_names_ask(fs->names, &q, false, &o->ask);
 }
 
 void mc_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -13,15 +13,15 @@
 enum want { WANT_ENTRY, WANT_ATTR, WANT_TARGET };
 
 /* A request that waits for the catalogue. */
-struct question {
+struct asking {
 	struct mc_call call;
 	struct mc_ask ask;
 	struct mc_fs *fs;
 	enum want want;
-	enum mc_topic topic;
-	bool fresh; /* asked a second time, because the name was missing */
-	struct mc_place
-		*place; /* the organisation's (lookup) or the link's; owned reference, or NULL */
+	enum mc_topic topic; /* ORGS, LATEST or REV */
+	bool fresh;          /* ORGS: asked a second time, because the name was missing */
+	/* The organisation's (lookup) or the link's; owned reference; NULL for ORGS. */
+	struct mc_place *place;
 	char name[NAME_BYTES]; /* looked up, or the link's model */
 };
 
@@ -46,7 +46,7 @@ static void reply_missing(fuse_req_t req, double timeout)
 
 /* Lookup in checkpoints/ or an organisation, the answer is there. */
 static void answer_entry(
-	fuse_req_t req, struct question *q, const struct mc_answer *a, const struct mc_listed *item)
+	fuse_req_t req, struct asking *q, const struct mc_answer *a, const struct mc_listed *item)
 {
 	const char *org = q->place != NULL ? q->place->org : NULL;
 	struct mc_place *place = NULL;
@@ -72,7 +72,7 @@ static void answer_entry(
 	mc_place_unref(place);
 }
 
-static void answer_link(fuse_req_t req, struct question *q, const struct mc_listed *item)
+static void answer_link(fuse_req_t req, struct asking *q, const struct mc_listed *item)
 {
 	struct mc_spot s = {.kind = MC_NODE_LATEST, .place = q->place};
 	struct stat st;
@@ -85,34 +85,34 @@ static void answer_link(fuse_req_t req, struct question *q, const struct mc_list
 	fuse_reply_attr(req, &st, mc_tree_timeout(&s));
 }
 
-static void question_end(struct question *q)
+static void question_end(struct asking *q)
 {
 	mc_place_unref(q->place);
 	mc_call_end(&q->call);
 	free(q);
 }
 
-static void ask(struct question *q)
+static void ask(struct asking *q)
 {
-	const char *org = q->topic != MC_TOPIC_ORGS ? q->place->org : "";
-	const char *name = q->topic == MC_TOPIC_REV ? q->name : "";
+	struct mc_question question = {.topic = q->topic,
+		.org = q->topic != MC_TOPIC_ORGS ? q->place->org : "",
+		.name = q->topic != MC_TOPIC_ORGS ? q->name : ""};
 
-	mc_names_ask(q->fs->names, q->topic, org, name, q->fresh, &q->ask);
+	mc_names_ask(q->fs->names, &question, q->fresh, &q->ask);
 }
 
 static void answered(struct mc_ask *a_ask, struct mc_answer *a)
 {
-	struct question *q = (struct question *)((char *)a_ask - offsetof(struct question, ask));
+	struct asking *q = (struct asking *)((char *)a_ask - offsetof(struct asking, ask));
 	const struct mc_listed *item = NULL;
 	bool found = a->res == 0;
 	fuse_req_t req;
 
 	if (found && q->topic != MC_TOPIC_REV) {
 		item = mc_answer_find(a, q->name);
-		/* A model of the lists is a link; its revisions are found by their own names. */
-		found = item != NULL && (q->topic == MC_TOPIC_ORGS || item->target != NULL);
+		found = item != NULL;
 	}
-	if (!found && !q->fresh && q->topic != MC_TOPIC_REV && (a->res == 0 || a->res == -ENOENT)) {
+	if (!found && a->res == 0 && !q->fresh) {
 		q->fresh = true;
 		ask(q);
 		return;
@@ -134,11 +134,11 @@ static void answered(struct mc_ask *a_ask, struct mc_answer *a)
 	question_end(q);
 }
 
-static void question(fuse_req_t req, enum want want, enum mc_topic topic, struct mc_place *place,
+static void begin(fuse_req_t req, enum want want, enum mc_topic topic, struct mc_place *place,
 	const char *name)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
-	struct question *q = calloc(1, sizeof(*q));
+	struct asking *q = calloc(1, sizeof(*q));
 
 	if (q == NULL) {
 		fuse_reply_err(req, ENOMEM);
@@ -196,17 +196,11 @@ void mc_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		}
 		break;
 	case MC_NODE_CHECKPOINTS:
-		question(req, WANT_ENTRY, MC_TOPIC_ORGS, NULL, name);
+		begin(req, WANT_ENTRY, MC_TOPIC_ORGS, NULL, name);
 		break;
 	case MC_NODE_ORG:
-		if (strchr(name, '@') == NULL) {
-			question(req, WANT_ENTRY, MC_TOPIC_ORG, dir->place, name);
-			break;
-		}
-		/* What is loaded is given at once; the list says later whether it is still there.
-		 */
-		mc_names_ask(fs->names, MC_TOPIC_ORG, dir->place->org, "", false, NULL);
-		question(req, WANT_ENTRY, MC_TOPIC_REV, dir->place, name);
+		begin(req, WANT_ENTRY, strchr(name, '@') == NULL ? MC_TOPIC_LATEST : MC_TOPIC_REV,
+			dir->place, name);
 		break;
 	case MC_NODE_ENTRY:
 		lookup_in_manifest(req, dir, name);
@@ -250,7 +244,7 @@ void mc_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	if (n->kind == MC_NODE_LATEST) {
-		question(req, WANT_ATTR, MC_TOPIC_ORG, n->place, n->place->model);
+		begin(req, WANT_ATTR, MC_TOPIC_LATEST, n->place, n->place->model);
 		return;
 	}
 	s = mc_spot_of(n);
@@ -269,7 +263,7 @@ void mc_op_readlink(fuse_req_t req, fuse_ino_t ino)
 		return;
 	}
 	if (n->kind == MC_NODE_LATEST) {
-		question(req, WANT_TARGET, MC_TOPIC_ORG, n->place, n->place->model);
+		begin(req, WANT_TARGET, MC_TOPIC_LATEST, n->place, n->place->model);
 		return;
 	}
 	if (n->kind != MC_NODE_ENTRY) {
