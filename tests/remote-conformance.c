@@ -698,7 +698,7 @@ START_TEST(reads_removes_and_puts_at_once_stay_consistent)
 }
 END_TEST
 
-int conformance_run(const char *name)
+int conformance_run(const char *name, const TTest *const *own, size_t n_own)
 {
 	const TTest *const tests[] = {
 		a_read_returns_the_bytes_at_every_alignment,
@@ -733,6 +733,11 @@ int conformance_run(const char *name)
 	tcase_add_checked_fixture(t, setup, teardown);
 	for (size_t i = 0; i < sizeof(tests) / sizeof(*tests); i++)
 		tcase_add_test(t, tests[i]);
+	suite_add_tcase(s, t);
+	t = tcase_create("own");
+	tcase_set_timeout(t, 60);
+	for (size_t i = 0; i < n_own; i++)
+		tcase_add_test(t, own[i]);
 	suite_add_tcase(s, t);
 	srunner_run_all(sr, CK_NORMAL);
 	failed = srunner_ntests_failed(sr);

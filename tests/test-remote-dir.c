@@ -30,7 +30,7 @@ int main(void)
 
 	if (mkdtemp(root) == NULL)
 		return 77;
-	res = conformance_run("remote dir");
+	res = conformance_run("remote dir", NULL, 0);
 	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", root);
 	return system(cmd) == 0 ? res : EXIT_FAILURE;
 }

@@ -23,7 +23,7 @@ int main(void)
 
 	if (!nfs_fixture_start())
 		return 77;
-	res = conformance_run("remote nfs");
+	res = conformance_run("remote nfs", NULL, 0);
 	nfs_fixture_end();
 	return res;
 }

@@ -65,9 +65,13 @@ typedef int mc_backend_open(const char *url, const struct mc_remote_opts *opts,
 mc_backend_open mc_remote_dir_open;
 mc_backend_open mc_remote_nfs_open;
 
-/* Wraps a backend in the door; owns b from success on. For remote-fault.c; the rest uses URLs. */
-int mc_remote_from_backend(const char *url, struct mc_backend *b,
+/* Wraps a backend in a door with the URL and deadline of another; owns b and counters from success
+ * on. For remote-fault.c; the rest uses URLs. */
+int mc_remote_from_backend(const struct mc_remote *like, struct mc_backend *b,
 	struct mc_remote_counters *counters, struct mc_remote **ret);
+
+/* The first half of close: from now on everything ends with -ESHUTDOWN. May be called twice. */
+void mc_remote_stop(struct mc_remote *r);
 
 /* The one way in which a read ends. No lock held; req belongs to the caller again. */
 void mc_backend_read_done(struct mc_remote_read *req, int res);

@@ -19,8 +19,9 @@
 #include <nfsc/libnfs-raw-nfs.h>
 
 #define MC_NFS_XFER_MAX MC_REMOTE_READ_MAX /* bytes of one READ or WRITE */
-#define MC_NFS_TTL_NS UINT64_C(3000000000) /* what a path leads to is looked up again after this   \
-					    */
+#define MC_NFS_TTL_NS                                                                              \
+	UINT64_C(3000000000) /* what a path leads to is looked up again after this                 \
+			      */
 
 struct mc_nfs;
 struct mc_nfs_call;

@@ -163,35 +163,37 @@ int mc_remote_open(const char *url, const struct mc_remote_opts *opts, struct mc
 	return 0;
 }
 
-int mc_remote_from_backend(const char *url, struct mc_backend *b,
+int mc_remote_from_backend(const struct mc_remote *like, struct mc_backend *b,
 	struct mc_remote_counters *counters, struct mc_remote **ret)
 {
-	struct mc_remote_opts full;
-	char node[17];
-	struct mc_remote *r;
-	int res = fill_opts(NULL, &full, node);
+	struct mc_remote *r = remote_new(like->url);
 
-	if (res < 0)
-		return res;
-	r = remote_new(url);
 	if (r == NULL)
 		return -ENOMEM;
-	r->deadline_ns = (uint64_t)full.deadline_ms * 1000000;
+	r->deadline_ns = like->deadline_ns;
 	r->counters = counters;
 	r->b = b;
 	*ret = r;
 	return 0;
 }
 
+void mc_remote_stop(struct mc_remote *r)
+{
+	bool first;
+
+	mc_mutex_lock(&r->lock);
+	first = !r->closing;
+	r->closing = true;
+	mc_mutex_unlock(&r->lock);
+	if (first)
+		r->b->ops->stop(r->b);
+}
+
 void mc_remote_close(struct mc_remote *r)
 {
 	if (r == NULL)
 		return;
-	mc_mutex_lock(&r->lock);
-	assert(!r->closing);
-	r->closing = true;
-	mc_mutex_unlock(&r->lock);
-	r->b->ops->stop(r->b);
+	mc_remote_stop(r);
 	mc_mutex_lock(&r->lock);
 	while (r->active > 0)
 		mc_cond_wait(&r->idle, &r->lock);
