@@ -1,0 +1,317 @@
+/* The journal: what was committed is replayed, in order, through torn pages, snapshots and
+ * failures. */
+#include "tests/suite.h"
+#include "tests/tier-dir.h"
+#include "tier/io.h"
+#include "tier/journal.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+struct log {
+	uint8_t types[4096];
+	size_t lens[4096];
+	unsigned char first[4096]; /* first payload byte */
+	unsigned n;
+};
+
+static int remember(void *ctx, uint8_t type, const void *rec, size_t len, struct mc_err *err)
+{
+	struct log *l = ctx;
+
+	if (type == 99)
+		return mc_err_set(err, -EPROTONOSUPPORT, "record type %u is unknown", type);
+	ck_assert_uint_lt(l->n, 4096);
+	l->types[l->n] = type;
+	l->lens[l->n] = len;
+	l->first[l->n] = len > 0 ? *(const unsigned char *)rec : 0;
+	l->n++;
+	return 0;
+}
+
+static int open_journal(const char *dir, const struct mc_io *io, struct log *l,
+	struct mc_journal **ret, unsigned *ret_damaged, struct mc_err *err)
+{
+	struct mc_journal_opts o = {
+		.io = io != NULL ? io : mc_io_real(),
+		.dir = dir,
+		.uuid = "fifteen bytes..",
+		.max_bytes = 64 * 1024,
+		.apply = remember,
+		.ctx = l,
+	};
+
+	l->n = 0;
+	return mc_journal_open(&o, ret, ret_damaged, err);
+}
+
+static int emit_nothing(void *ctx, struct mc_journal *j)
+{
+	(void)ctx;
+	(void)j;
+	return 0;
+}
+
+/* The state of these tests: a number of records of type 7 with payload "s". */
+static int emit_count(void *ctx, struct mc_journal *j)
+{
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && i < *(unsigned *)ctx; i++)
+		r = mc_journal_snapshot_add(j, 7, "s", 1);
+	return r;
+}
+
+static struct mc_journal *must_open(const char *dir, struct log *l)
+{
+	struct mc_err err = {0};
+	struct mc_journal *j;
+	unsigned damaged;
+	int r = open_journal(dir, NULL, l, &j, &damaged, &err);
+
+	ck_assert_msg(r == 0, "%d %s", r, err.text);
+	ck_assert_uint_eq(damaged, 0);
+	ck_assert(mc_journal_snapshot_due(j));
+	return j;
+}
+
+static char *log_file(const char *dir)
+{
+	char *path = NULL;
+
+	for (unsigned g = 1; g < 100; g++) {
+		free(path);
+		ck_assert_int_gt(asprintf(&path, "%s/log.%u", dir, g), 0);
+		if (access(path, F_OK) == 0)
+			return path;
+	}
+	ck_abort_msg("no log");
+}
+
+START_TEST(committed_records_are_replayed_in_order_and_uncommitted_ones_are_not)
+{
+	char *dir = tier_dir_make("/tmp");
+	static struct log l;
+	struct mc_journal *j = must_open(dir, &l);
+	static char big[30000] = "B";
+
+	ck_assert_uint_eq(l.n, 0);
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	ck_assert(!mc_journal_snapshot_due(j));
+	ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
+	ck_assert_int_eq(mc_journal_append(j, 2, NULL, 0), 0);
+	ck_assert_int_eq(mc_journal_commit(j), 0);
+	ck_assert_int_eq(mc_journal_append(j, 3, big, sizeof(big)), 0);
+	ck_assert_int_eq(mc_journal_commit(j), 0);
+	ck_assert_uint_eq(mc_journal_log_bytes(j), 9 * MC_JOURNAL_PAGE);
+	ck_assert_int_eq(mc_journal_append(j, 4, "lost", 4), 0);
+	mc_journal_close(j);
+	j = must_open(dir, &l);
+	ck_assert_uint_eq(l.n, 3);
+	ck_assert_uint_eq(l.types[0], 1);
+	ck_assert_uint_eq(l.first[0], 'a');
+	ck_assert_uint_eq(l.types[1], 2);
+	ck_assert_uint_eq(l.lens[2], sizeof(big));
+	ck_assert_uint_eq(l.first[2], 'B');
+	mc_journal_close(j);
+	tier_dir_remove(dir);
+}
+END_TEST
+
+START_TEST(a_snapshot_replaces_the_log_and_old_generations_are_removed)
+{
+	char *dir = tier_dir_make("/tmp"), path[4096];
+	static struct log l;
+	struct mc_journal *j = must_open(dir, &l);
+	unsigned count = 3000;
+
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	while (!mc_journal_snapshot_due(j)) {
+		ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
+		ck_assert_int_eq(mc_journal_commit(j), 0);
+	}
+	ck_assert_uint_eq(mc_journal_log_bytes(j), 64 * 1024);
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), 0);
+	ck_assert_uint_eq(mc_journal_log_bytes(j), 0);
+	snprintf(path, sizeof(path), "%s/log.1", dir);
+	ck_assert_int_eq(access(path, F_OK), -1);
+	ck_assert_int_eq(mc_journal_append(j, 1, "z", 1), 0);
+	ck_assert_int_eq(mc_journal_commit(j), 0);
+	mc_journal_close(j);
+	j = must_open(dir, &l);
+	ck_assert_uint_eq(l.n, 3001);
+	ck_assert_uint_eq(l.types[2999], 7);
+	ck_assert_uint_eq(l.first[3000], 'z');
+	mc_journal_close(j);
+	tier_dir_remove(dir);
+}
+END_TEST
+
+/* Five commits of one page each, damaged at each byte class of the third. */
+START_TEST(reading_stops_before_a_torn_page)
+{
+	static const off_t at[] = {0, 4, 8, 16, 24, 40, 4095};
+
+	for (size_t i = 0; i < sizeof(at) / sizeof(*at); i++) {
+		char *dir = tier_dir_make("/tmp"), *path;
+		static struct log l;
+		struct mc_journal *j = must_open(dir, &l);
+		unsigned char byte;
+		int fd;
+
+		ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+		for (unsigned k = 0; k < 5; k++) {
+			ck_assert_int_eq(mc_journal_append(j, 1, "abcde" + k, 1), 0);
+			ck_assert_int_eq(mc_journal_commit(j), 0);
+		}
+		mc_journal_close(j);
+		path = log_file(dir);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		ck_assert_int_eq(pread(fd, &byte, 1, 2 * MC_JOURNAL_PAGE + at[i]), 1);
+		byte ^= 0x10;
+		ck_assert_int_eq(pwrite(fd, &byte, 1, 2 * MC_JOURNAL_PAGE + at[i]), 1);
+		close(fd);
+		free(path);
+		j = must_open(dir, &l);
+		ck_assert_uint_eq(l.n, 2);
+		mc_journal_close(j);
+		tier_dir_remove(dir);
+	}
+}
+END_TEST
+
+START_TEST(either_superblock_page_may_be_lost_and_both_lost_is_damage)
+{
+	char *dir = tier_dir_make("/tmp"), path[4096];
+	static struct log l;
+	struct mc_journal *j = must_open(dir, &l);
+	struct mc_err err = {0};
+	unsigned damaged, count = 2;
+	int fd;
+
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), 0);
+	mc_journal_close(j);
+	snprintf(path, sizeof(path), "%s/SUPER", dir);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	/* Sequence 1 stands in page 1; page 0 was never written. */
+	ck_assert_int_eq(pwrite(fd, "garbage", 7, 0), 7);
+	j = must_open(dir, &l);
+	ck_assert_uint_eq(l.n, 2);
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), 0);
+	mc_journal_close(j);
+	ck_assert_int_eq(pwrite(fd, "garbage", 7, MC_JOURNAL_PAGE), 7);
+	j = must_open(dir, &l);
+	ck_assert_uint_eq(l.n, 2);
+	mc_journal_close(j);
+	ck_assert_int_eq(pwrite(fd, "garbage", 7, 0), 7);
+	close(fd);
+	ck_assert_int_eq(open_journal(dir, NULL, &l, &j, &damaged, &err), 0);
+	ck_assert_uint_eq(damaged, 1);
+	ck_assert_uint_eq(l.n, 0);
+	mc_journal_close(j);
+	tier_dir_remove(dir);
+}
+END_TEST
+
+START_TEST(unknown_record_and_foreign_store_are_refused_with_a_text)
+{
+	char *dir = tier_dir_make("/tmp");
+	static struct log l;
+	struct mc_journal *j = must_open(dir, &l);
+	struct mc_err err = {0}, err2 = {0};
+	struct mc_journal_opts other = {.io = mc_io_real(),
+		.dir = dir,
+		.uuid = "another store..",
+		.apply = remember,
+		.ctx = &l};
+	unsigned damaged;
+
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	ck_assert_int_eq(mc_journal_append(j, 99, NULL, 0), 0);
+	ck_assert_int_eq(mc_journal_commit(j), 0);
+	mc_journal_close(j);
+	ck_assert_int_eq(open_journal(dir, NULL, &l, &j, &damaged, &err), -EPROTONOSUPPORT);
+	ck_assert_str_eq(err.text, "record type 99 is unknown");
+	ck_assert_int_eq(mc_journal_open(&other, &j, &damaged, &err2), -ESTALE);
+	ck_assert_ptr_nonnull(strstr(err2.text, "another store"));
+	tier_dir_remove(dir);
+}
+END_TEST
+
+static bool sync_fails;
+
+static int failing_fdatasync(const struct mc_io *io, int fd)
+{
+	(void)io;
+	return sync_fails ? -EIO : mc_io_real()->fdatasync(mc_io_real(), fd);
+}
+
+START_TEST(after_a_failed_sync_only_a_new_generation_takes_records)
+{
+	char *dir = tier_dir_make("/tmp");
+	static struct log l;
+	struct mc_io io = *mc_io_real();
+	struct mc_err err = {0};
+	struct mc_journal *j;
+	unsigned damaged, count = 1;
+
+	io.fdatasync = failing_fdatasync;
+	ck_assert_int_eq(open_journal(dir, &io, &l, &j, &damaged, &err), 0);
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	sync_fails = true;
+	ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
+	ck_assert_int_eq(mc_journal_commit(j), -EIO);
+	sync_fails = false;
+	ck_assert_int_eq(mc_journal_append(j, 1, "b", 1), 0);
+	ck_assert_int_eq(mc_journal_commit(j), -EIO);
+	ck_assert(mc_journal_snapshot_due(j));
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), 0);
+	ck_assert_int_eq(mc_journal_commit(j), 0);
+	mc_journal_close(j);
+	j = must_open(dir, &l);
+	/* The snapshot, and "b", which waited in memory. */
+	ck_assert_uint_eq(l.n, 2);
+	ck_assert_uint_eq(l.types[0], 7);
+	ck_assert_uint_eq(l.first[1], 'b');
+	mc_journal_close(j);
+	tier_dir_remove(dir);
+}
+END_TEST
+
+static void *commit_many(void *arg)
+{
+	for (int i = 0; i < 50; i++) {
+		ck_assert_int_eq(mc_journal_append(arg, 5, "t", 1), 0);
+		ck_assert_int_eq(mc_journal_commit(arg), 0);
+	}
+	return NULL;
+}
+
+START_TEST(concurrent_commits_share_groups_and_lose_nothing)
+{
+	char *dir = tier_dir_make("/tmp");
+	static struct log l;
+	struct mc_journal *j = must_open(dir, &l);
+	pthread_t t[8];
+
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	for (unsigned i = 0; i < 8; i++)
+		ck_assert_int_eq(pthread_create(&t[i], NULL, commit_many, j), 0);
+	for (unsigned i = 0; i < 8; i++)
+		pthread_join(t[i], NULL);
+	ck_assert_uint_le(mc_journal_log_bytes(j), 400 * MC_JOURNAL_PAGE);
+	mc_journal_close(j);
+	j = must_open(dir, &l);
+	ck_assert_uint_eq(l.n, 400);
+	mc_journal_close(j);
+	tier_dir_remove(dir);
+}
+END_TEST
+
+SUITE_MAIN("journal", committed_records_are_replayed_in_order_and_uncommitted_ones_are_not,
+	a_snapshot_replaces_the_log_and_old_generations_are_removed,
+	reading_stops_before_a_torn_page,
+	either_superblock_page_may_be_lost_and_both_lost_is_damage,
+	unknown_record_and_foreign_store_are_refused_with_a_text,
+	after_a_failed_sync_only_a_new_generation_takes_records,
+	concurrent_commits_share_groups_and_lose_nothing)
