@@ -161,7 +161,7 @@ START_TEST(reading_stops_before_a_torn_page)
 
 		ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
 		for (unsigned k = 0; k < 5; k++) {
-			ck_assert_int_eq(mc_journal_append(j, 1, "abcde" + k, 1), 0);
+			ck_assert_int_eq(mc_journal_append(j, 1, &"abcde"[k], 1), 0);
 			ck_assert_int_eq(mc_journal_commit(j), 0);
 		}
 		mc_journal_close(j);

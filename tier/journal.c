@@ -279,6 +279,16 @@ bool mc_journal_snapshot_due(struct mc_journal *j)
 	return due;
 }
 
+bool mc_journal_usable(struct mc_journal *j)
+{
+	bool usable;
+
+	mc_mutex_lock(&j->lock);
+	usable = !j->fresh && !j->broken;
+	mc_mutex_unlock(&j->lock);
+	return usable;
+}
+
 uint64_t mc_journal_log_bytes(struct mc_journal *j)
 {
 	uint64_t bytes;

@@ -62,6 +62,9 @@ int mc_journal_append(struct mc_journal *j, uint8_t type, const void *rec, size_
  * one write and one fdatasync. -errno: what was appended may or may not be found after a crash.
  */
 int mc_journal_commit(struct mc_journal *j);
+/* False from a failure until the next snapshot: what was appended last may not be found after a
+ * crash. */
+bool mc_journal_usable(struct mc_journal *j);
 /* A snapshot is due: just opened, the log is long, or it failed. */
 bool mc_journal_snapshot_due(struct mc_journal *j);
 /*

@@ -13,6 +13,7 @@
 #include "tier/error.h"
 #include "tier/source.h"
 
+struct mc_io;
 struct mc_nvme;
 struct mc_nvme_image; /* reference-counted; one per file id */
 
@@ -20,6 +21,9 @@ struct mc_nvme_opts {
 	const char *dir;
 	uint64_t capacity; /* bytes; 0 = 90 % of what the file system has free and we use already */
 	const struct mc_io *io; /* I/O table (io.h), NULL = the real one; tests inject faults */
+	unsigned commit_ms; /* how long a written block waits for others before its group is made durable;
+			       0 = 1,000 */
+	unsigned probe_ms;  /* between probes of a bypassed tier; 0 = 10,000 */
 };
 
 struct mc_nvme_stats {
@@ -49,14 +53,19 @@ void mc_nvme_image_put(struct mc_nvme_image *img);
 bool mc_nvme_present(struct mc_nvme_image *img, uint64_t block); /* durable and journalled */
 uint64_t mc_nvme_present_blocks(struct mc_nvme_image *img);
 uint64_t mc_nvme_resident_bytes(struct mc_nvme_image *img);
-int mc_nvme_fd(struct mc_nvme_image *img); /* borrowed, O_RDONLY, for passthrough */
+/* The backing file for passthrough, borrowed, the image's only descriptor: dup it, never open the file
+ * again (a second description of ours would look like a client's). -EOPNOTSUPP when the file system
+ * grants no leases: then nobody may be given it. */
+int mc_nvme_fd(struct mc_nvme_image *img);
 
 /*
  * One asynchronous block transfer; the caller owns the struct and buf (MC_BLOCK_SIZE bytes, page
  * aligned) until done runs: exactly once, any thread, perhaps before the call returns, no lock held.
  * Read: 0; -ENOENT not here; -EBADMSG wrong bytes (the block is dropped); -EIO.
  * Write: res 0 = buf is no longer needed; durability and presence follow by themselves (group commit).
- * -ENOSPC when the capacity is reached or the file system full: evict and try again; -EIO.
+ * -ENOSPC when the capacity is reached or the file system full: evict and try again; -EAGAIN the block is
+ * being evicted at this moment; -ESTALE the image was dropped; -EIO (at once while bypassed).
+ * A tail is padded with zeros in buf to whole pages.
  */
 struct mc_nvme_op {
 	struct mc_nvme_image *img; /* the caller's reference outlives the operation */
@@ -78,7 +87,8 @@ int mc_nvme_sync(struct mc_nvme *n);
 bool mc_nvme_verified(struct mc_nvme_image *img);
 int mc_nvme_verify(struct mc_nvme_image *img);
 
-/* Like mc_dram_punch for blocks [first, first + n): bytes freed or -EAGAIN (held by a client). */
+/* Like mc_dram_punch for blocks [first, first + n): bytes freed, -EAGAIN (held by a client), or -EIO when
+ * the eviction could not be recorded. Blocks not yet journalled are left alone. Blocks for a disk sync. */
 int64_t mc_nvme_evict(struct mc_nvme_image *img, uint64_t first, uint64_t n);
 int64_t mc_nvme_drop(struct mc_nvme_image *img); /* like mc_dram_drop */
 uint64_t mc_nvme_reap(struct mc_nvme *n);

@@ -1,0 +1,292 @@
+/*
+ * Images of the NVMe tier in memory: the table, references, verification.
+ *
+ * An image is in the table while it has references or space; its file is open while it has
+ * references.
+ */
+#include "tier/nvme-impl.h"
+
+#include "tier/cleanup.h"
+#include "tier/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- images in memory */
+
+static struct mc_nvme_image *image_new(struct mc_nvme *n, const struct mc_file_id *id)
+{
+	struct mc_nvme_image *img = calloc(1, sizeof(*img));
+	uint64_t blocks = mc_block_count(id->size);
+	size_t words = mc_bitmap_words(blocks);
+	char name[MC_IMAGE_NAME_MAX];
+
+	if (img == NULL)
+		return NULL;
+	mc_mutex_init(&img->lock);
+	img->nvme = n;
+	img->id = *id;
+	img->n_blocks = blocks;
+	img->fd = -1;
+	img->refs = 1;
+	img->verified = true;
+	img->present = calloc(words, sizeof(uint64_t));
+	img->busy = calloc(words, sizeof(uint64_t));
+	img->allocated = calloc(words, sizeof(uint64_t));
+	img->punching = calloc(words, sizeof(uint64_t));
+	img->crc = calloc(blocks, sizeof(uint32_t));
+	mc_image_name(id, name);
+	if (asprintf(&img->path, "%s/images/%.2s/%s", n->dir, name, name) < 0)
+		img->path = NULL;
+	if (img->present == NULL || img->busy == NULL || img->allocated == NULL ||
+		img->punching == NULL || img->crc == NULL || img->path == NULL) {
+		mc_nvme_image_free(img);
+		return NULL;
+	}
+	return img;
+}
+
+void mc_nvme_image_free(struct mc_nvme_image *img)
+{
+	if (img->fd >= 0)
+		img->nvme->io->close(img->nvme->io, img->fd);
+	mc_mutex_done(&img->lock);
+	free(img->present);
+	free(img->busy);
+	free(img->allocated);
+	free(img->punching);
+	free(img->crc);
+	free(img->path);
+	free(img->held_path);
+	free(img);
+}
+
+int mc_nvme_image_find_locked(
+	struct mc_nvme *n, const struct mc_file_id *id, bool create, struct mc_nvme_image **ret)
+{
+	struct mc_nvme_image **bucket = &n->buckets[mc_file_id_hash(id) % MC_NVME_BUCKETS];
+	struct mc_nvme_image *img = *bucket;
+
+	while (img != NULL && !mc_file_id_equal(&img->id, id))
+		img = img->next;
+	if (img != NULL && img->dropped)
+		return -EAGAIN;
+	if (img != NULL) {
+		img->refs++;
+	} else {
+		if (!create)
+			return -ENOENT;
+		img = image_new(n, id);
+		if (img == NULL)
+			return -ENOMEM;
+		img->next = *bucket;
+		*bucket = img;
+	}
+	*ret = img;
+	return 0;
+}
+
+void mc_nvme_image_unlist_locked(struct mc_nvme_image *img)
+{
+	struct mc_nvme_image **at =
+		&img->nvme->buckets[mc_file_id_hash(&img->id) % MC_NVME_BUCKETS];
+
+	while (*at != img)
+		at = &(*at)->next;
+	*at = img->next;
+}
+
+/* ---- references */
+
+int mc_nvme_image_open_file(struct mc_nvme_image *img, bool create)
+{
+	struct mc_nvme *n = img->nvme;
+	int flags = O_RDWR | (n->direct ? O_DIRECT : 0), fd, r = 0;
+
+	fd = n->io->open(n->io, img->path, flags | (create ? O_CREAT | O_EXCL : 0), 0600);
+	if (fd == -EEXIST) {
+		/* A leftover of which the journal knows nothing. Never truncated: a client may map
+		 * it. */
+		n->io->unlink(n->io, img->path);
+		fd = n->io->open(n->io, img->path, flags | O_CREAT | O_EXCL, 0600);
+	}
+	if (fd < 0)
+		return fd;
+	if (create) {
+		r = n->io->ftruncate(n->io, fd, img->id.size);
+		img->name_dirty = true;
+	}
+	if (r != 0) {
+		n->io->close(n->io, fd);
+		n->io->unlink(n->io, img->path);
+		return r;
+	}
+	img->fd = fd;
+	img->on_disk = true;
+	return 0;
+}
+
+int mc_nvme_image_get(
+	struct mc_nvme *n, const struct mc_file_id *id, bool create, struct mc_nvme_image **ret)
+{
+	struct mc_nvme_image *img;
+	int r;
+
+	assert(id->size > 0);
+	mc_mutex_lock(&n->lock);
+	while ((r = mc_nvme_image_find_locked(n, id, create && !n->bypassed, &img)) == -EAGAIN)
+		mc_cond_wait(&n->idle, &n->lock);
+	if (r == -ENOENT && create && n->bypassed)
+		r = -EIO;
+	mc_mutex_unlock(&n->lock);
+	if (r != 0)
+		return r;
+	mc_mutex_lock(&img->lock);
+	/* While records cannot be written the journal may promise blocks of an older file of this
+	 * name. */
+	if (img->fd < 0 && !img->on_disk && !mc_journal_usable(n->journal))
+		r = -EIO;
+	else if (img->fd < 0)
+		r = mc_nvme_image_open_file(img, !img->on_disk);
+	mc_mutex_unlock(&img->lock);
+	if (r != 0) {
+		mc_nvme_image_put(img);
+		if (r == -ENOSPC || r == -EDQUOT)
+			return -ENOSPC;
+		mc_nvme_failed(n);
+		return -EIO;
+	}
+	*ret = img;
+	return 0;
+}
+
+void mc_nvme_image_put(struct mc_nvme_image *img)
+{
+	struct mc_nvme *n = img->nvme;
+	bool gone;
+
+	mc_mutex_lock(&n->lock);
+	assert(img->refs > 0);
+	if (--img->refs > 0) {
+		mc_mutex_unlock(&n->lock);
+		return;
+	}
+	gone = img->dropped || img->n_allocated == 0;
+	if (!img->dropped && img->n_allocated == 0) {
+		mc_nvme_image_unlist_locked(img);
+		n->used -= img->overhead;
+		if (img->on_disk)
+			n->io->unlink(n->io, img->path);
+	}
+	if (!gone && img->fd >= 0) {
+		n->io->close(n->io, img->fd);
+		img->fd = -1;
+	}
+	mc_mutex_unlock(&n->lock);
+	if (gone)
+		mc_nvme_image_free(img);
+}
+
+bool mc_nvme_present(struct mc_nvme_image *img, uint64_t block)
+{
+	return mc_bitmap_get(img->present, block);
+}
+
+uint64_t mc_nvme_present_blocks(struct mc_nvme_image *img)
+{
+	return __atomic_load_n(&img->n_present, __ATOMIC_RELAXED);
+}
+
+uint64_t mc_nvme_resident_bytes(struct mc_nvme_image *img)
+{
+	uint64_t last = img->n_blocks - 1;
+	uint64_t bytes = mc_nvme_present_blocks(img) << MC_BLOCK_SHIFT;
+
+	if (bytes > 0 && mc_nvme_present(img, last))
+		bytes -= MC_BLOCK_SIZE - mc_block_len(img->id.size, last);
+	return bytes;
+}
+
+int mc_nvme_fd(struct mc_nvme_image *img)
+{
+	return img->nvme->leases ? img->fd : -EOPNOTSUPP;
+}
+
+/* ---- verify */
+
+bool mc_nvme_verified(struct mc_nvme_image *img)
+{
+	bool r;
+
+	mc_mutex_lock(&img->nvme->lock);
+	r = img->verified;
+	mc_mutex_unlock(&img->nvme->lock);
+	return r;
+}
+
+struct waited_op {
+	struct mc_nvme_op op;
+	struct mc_mutex lock;
+	struct mc_cond over;
+	bool is_over;
+	int res;
+};
+
+static void waited_done(struct mc_nvme_op *op, int res)
+{
+	struct waited_op *w = op->ctx;
+
+	mc_mutex_lock(&w->lock);
+	w->res = res;
+	w->is_over = true;
+	mc_cond_signal(&w->over);
+	mc_mutex_unlock(&w->lock);
+}
+
+static int read_block(struct mc_nvme_image *img, uint64_t block, void *buf)
+{
+	struct waited_op w = {.lock = MC_MUTEX_INIT};
+
+	mc_cond_init(&w.over);
+	w.op = (struct mc_nvme_op){
+		.img = img, .block = block, .buf = buf, .done = waited_done, .ctx = &w};
+	mc_nvme_read(&w.op);
+	mc_mutex_lock(&w.lock);
+	while (!w.is_over)
+		mc_cond_wait(&w.over, &w.lock);
+	mc_mutex_unlock(&w.lock);
+	mc_cond_done(&w.over);
+	mc_mutex_done(&w.lock);
+	return w.res;
+}
+
+int mc_nvme_verify(struct mc_nvme_image *img)
+{
+	struct mc_nvme *n = img->nvme;
+	cleanup_free void *buf = aligned_alloc(MC_NVME_ALIGN, MC_BLOCK_SIZE);
+	uint64_t added;
+	int r = buf == NULL ? -ENOMEM : 0;
+
+	mc_mutex_lock(&n->lock);
+	added = img->added;
+	mc_mutex_unlock(&n->lock);
+	for (uint64_t b = 0; b < img->n_blocks && r == 0; b++) {
+		if (!mc_nvme_present(img, b))
+			continue;
+		r = read_block(img, b, buf);
+		if (r == -EBADMSG || r == -ENOENT)
+			r = 0;
+	}
+	if (r != 0)
+		return r;
+	mc_mutex_lock(&n->lock);
+	img->verified = true;
+	/* Blocks journalled meanwhile were not read back: after a restart the whole is looked at
+	 * again. */
+	if (img->added == added && !img->dropped && mc_nvme_log_id(img, MC_JOURNAL_VERIFIED) == 0)
+		img->verified_logged = true;
+	mc_mutex_unlock(&n->lock);
+	return mc_nvme_log_commit(n);
+}

@@ -1,0 +1,335 @@
+/*
+ * Recovery: the journal says which blocks are there, the directory says which files are. A record
+ * without its file is forgotten; a file without a record is removed, unless a client holds it;
+ * space that belongs to no present block is punched. Then a snapshot starts a new generation.
+ */
+#include "tier/nvme-impl.h"
+
+#include "tier/cleanup.h"
+#include "tier/io.h"
+#include "tier/lease.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- replay */
+
+#define ID_SIZE (MC_SHA256_SIZE + sizeof(uint64_t)) /* bytes of an identity in a record */
+
+static void apply_blocks(struct mc_nvme_image *img, const unsigned char *p, size_t len)
+{
+	uint64_t first;
+	uint32_t count;
+
+	if (len < sizeof(first) + sizeof(count))
+		return;
+	memcpy(&first, p, sizeof(first));
+	memcpy(&count, p + sizeof(first), sizeof(count));
+	len -= sizeof(first) + sizeof(count);
+	p += sizeof(first) + sizeof(count);
+	if (len != count * sizeof(uint32_t) || first > img->n_blocks ||
+		count > img->n_blocks - first)
+		return;
+	memcpy(&img->crc[first], p, len);
+	for (uint64_t b = first; b < first + count; b++)
+		if (!mc_bitmap_set(img->present, b))
+			img->n_present++;
+	img->verified_logged = false;
+}
+
+static void apply_evicted(struct mc_nvme_image *img, const unsigned char *p, size_t len)
+{
+	uint64_t range[2];
+
+	if (len != sizeof(range))
+		return;
+	memcpy(range, p, len);
+	for (uint64_t b = range[0]; b < img->n_blocks && b - range[0] < range[1]; b++)
+		if (mc_bitmap_clear(img->present, b))
+			img->n_present--;
+}
+
+static void apply_drop(struct mc_nvme_image *img)
+{
+	memset(img->present, 0, mc_bitmap_words(img->n_blocks) * sizeof(uint64_t));
+	img->n_present = 0;
+	img->verified_logged = false;
+}
+
+static int apply(void *ctx, uint8_t type, const void *rec, size_t len, struct mc_err *err)
+{
+	struct mc_nvme *n = ctx;
+	const unsigned char *p = rec;
+	struct mc_nvme_image *img;
+	struct mc_file_id id;
+	int r;
+
+	if (type < MC_JOURNAL_BLOCKS || type > MC_JOURNAL_DROP)
+		return mc_err_set(err, -EPROTONOSUPPORT,
+			"NVMe tier %s: journal record of type %u was written by a newer version; "
+			"use "
+			"that, or remove the directory",
+			n->dir, type);
+	if (len < ID_SIZE)
+		return 0;
+	memcpy(id.digest, p, MC_SHA256_SIZE);
+	memcpy(&id.size, p + MC_SHA256_SIZE, sizeof(id.size));
+	if (id.size == 0)
+		return 0;
+	mc_mutex_lock(&n->lock);
+	r = mc_nvme_image_find_locked(n, &id, type == MC_JOURNAL_BLOCKS, &img);
+	if (r == 0) {
+		img->refs = 0;
+		if (type == MC_JOURNAL_BLOCKS)
+			apply_blocks(img, p + ID_SIZE, len - ID_SIZE);
+		else if (type == MC_JOURNAL_EVICTED)
+			apply_evicted(img, p + ID_SIZE, len - ID_SIZE);
+		else if (type == MC_JOURNAL_DROP)
+			apply_drop(img);
+		else
+			img->verified_logged = true;
+	}
+	mc_mutex_unlock(&n->lock);
+	return r == -ENOENT ? 0 : r;
+}
+
+/* ---- files */
+
+/* Keeps a file that a client may hold accounted until mc_nvme_reap; removes it otherwise. */
+static int keep_if_held(struct mc_nvme *n, const char *path, const struct mc_file_id *id)
+{
+	struct mc_nvme_image *img;
+	struct stat st;
+	int r;
+
+	mc_mutex_lock(&n->lock);
+	r = mc_nvme_image_find_locked(n, id, true, &img);
+	if (r == 0)
+		mc_nvme_image_unlist_locked(img);
+	mc_mutex_unlock(&n->lock);
+	if (r != 0)
+		return r;
+	img->dropped = true;
+	img->held_path = strdup(path);
+	img->fd = n->io->open(n->io, path, O_RDWR, 0600);
+	if (!n->leases || img->held_path == NULL || img->fd < 0 ||
+		mc_lease_take(img->fd) != -EAGAIN || n->io->fstat(n->io, img->fd, &st) != 0) {
+		n->io->unlink(n->io, path);
+		mc_nvme_image_free(img);
+		return 0;
+	}
+	img->overhead = (uint64_t)st.st_blocks * 512;
+	n->used += img->overhead;
+	n->held += img->overhead;
+	img->next = n->held_images;
+	n->held_images = img;
+	return 0;
+}
+
+/* Dropped in the journal, but the daemon died before it moved the file aside. */
+static int hold_orphan(
+	struct mc_nvme *n, const char *path, const char *name, const struct mc_file_id *id)
+{
+	cleanup_free char *held = NULL;
+
+	if (asprintf(&held, "%s/held/%s.%" PRIu64, n->dir, name, n->held_seq++) < 0)
+		return -ENOMEM;
+	if (n->io->rename(n->io, path, held) != 0) {
+		n->io->unlink(n->io, path);
+		return 0;
+	}
+	return keep_if_held(n, held, id);
+}
+
+/* Punches what no present block needs. Clients that hold the file cannot need it either. */
+static void trim(struct mc_nvme_image *img)
+{
+	struct mc_nvme *n = img->nvme;
+
+	if (mc_nvme_image_open_file(img, false) != 0)
+		return;
+	n->io->ftruncate(n->io, img->fd, img->id.size);
+	for (uint64_t b = 0; b < img->n_blocks;) {
+		uint64_t run = 0;
+
+		while (b + run < img->n_blocks && !mc_bitmap_get(img->present, b + run))
+			run++;
+		if (run > 0)
+			mc_nvme_punch_file(img, b, run);
+		b += run + 1;
+	}
+	mc_nvme_account_overhead(img);
+	n->io->close(n->io, img->fd);
+	img->fd = -1;
+}
+
+static void adopt_file(struct mc_nvme_image *img, const struct stat *st)
+{
+	struct mc_nvme *n = img->nvme;
+	uint64_t space = 0, actual = (uint64_t)st->st_blocks * 512;
+
+	img->on_disk = true;
+	img->verified = img->verified_logged;
+	for (uint64_t b = 0; b < img->n_blocks; b++) {
+		if (!mc_bitmap_get(img->present, b))
+			continue;
+		mc_bitmap_set(img->allocated, b);
+		img->n_allocated++;
+		space += mc_nvme_space(img, b);
+	}
+	n->used += space;
+	/* A file with less than its records say has holes where bytes should be. */
+	if (actual < space)
+		img->verified = false;
+	if ((uint64_t)st->st_size != img->id.size ||
+		(actual > space && img->n_present < img->n_blocks)) {
+		trim(img);
+	} else if (actual > space) {
+		img->overhead = actual - space;
+		n->used += img->overhead;
+	}
+}
+
+static int look_at(struct mc_nvme *n, const char *folder, const char *name)
+{
+	cleanup_free char *path = NULL;
+	struct mc_nvme_image *img = NULL;
+	struct mc_file_id id;
+	struct stat st;
+
+	if (asprintf(&path, "%s/%s/%s", n->dir, folder, name) < 0)
+		return -ENOMEM;
+	if (lstat(path, &st) != 0 || S_ISDIR(st.st_mode))
+		return 0;
+	if (mc_image_name_parse(name, &id) != 0 || !S_ISREG(st.st_mode)) {
+		n->io->unlink(n->io, path);
+		return 0;
+	}
+	mc_mutex_lock(&n->lock);
+	if (mc_nvme_image_find_locked(n, &id, false, &img) == 0)
+		img->refs = 0;
+	mc_mutex_unlock(&n->lock);
+	if (img != NULL && strcmp(img->path, path) != 0)
+		n->io->unlink(n->io, path); /* in a folder that is not its own */
+	else if (img == NULL || img->n_present == 0)
+		return hold_orphan(n, path, name, &id);
+	else
+		adopt_file(img, &st);
+	return 0;
+}
+
+static int look_at_held(struct mc_nvme *n, const char *name)
+{
+	cleanup_free char *path = NULL, *image = strdup(name);
+	struct mc_file_id id;
+	uint64_t seq;
+	char *dot;
+
+	if (image == NULL || asprintf(&path, "%s/held/%s", n->dir, name) < 0)
+		return -ENOMEM;
+	dot = strrchr(image, '.');
+	if (dot != NULL)
+		*dot = '\0';
+	if (dot == NULL || mc_image_name_parse(image, &id) != 0) {
+		n->io->unlink(n->io, path);
+		return 0;
+	}
+	seq = strtoull(dot + 1, NULL, 10);
+	if (seq >= n->held_seq)
+		n->held_seq = seq + 1;
+	return keep_if_held(n, path, &id);
+}
+
+/* Entries found while reading may be renamed or removed, never added to the folder that is read. */
+static int look_through(struct mc_nvme *n, const char *folder)
+{
+	cleanup_free char *path = NULL;
+	struct dirent *e;
+	DIR *dir;
+	int r = 0;
+
+	if (asprintf(&path, "%s/%s", n->dir, folder) < 0)
+		return -ENOMEM;
+	dir = opendir(path);
+	if (dir == NULL)
+		return -errno;
+	while (r == 0 && (e = readdir(dir)) != NULL) {
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		if (strcmp(folder, "held") == 0)
+			r = look_at_held(n, e->d_name);
+		else
+			r = look_at(n, folder, e->d_name);
+	}
+	closedir(dir);
+	return r;
+}
+
+static int remember(struct mc_nvme *n, const struct mc_file_id *id)
+{
+	if (n->n_recovered == n->cap_recovered) {
+		size_t cap = n->cap_recovered != 0 ? 2 * n->cap_recovered : 64;
+		struct mc_file_id *grown = reallocarray(n->recovered, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return -ENOMEM;
+		n->recovered = grown;
+		n->cap_recovered = cap;
+	}
+	n->recovered[n->n_recovered++] = *id;
+	return 0;
+}
+
+/* Images whose file is gone leave the table; the others are what was recovered. */
+static int settle_table(struct mc_nvme *n)
+{
+	int r = 0;
+
+	mc_mutex_lock(&n->lock);
+	for (size_t i = 0; i < MC_NVME_BUCKETS; i++) {
+		struct mc_nvme_image **at = &n->buckets[i], *img;
+
+		while ((img = *at) != NULL) {
+			if (!img->on_disk) {
+				*at = img->next;
+				mc_nvme_image_free(img);
+				continue;
+			}
+			if (r == 0)
+				r = remember(n, &img->id);
+			at = &img->next;
+		}
+	}
+	mc_mutex_unlock(&n->lock);
+	return r;
+}
+
+int mc_nvme_recover(struct mc_nvme *n, struct mc_err *err)
+{
+	cleanup_free char *dir = NULL;
+	struct mc_journal_opts o = {.io = n->io, .apply = apply, .ctx = n};
+	unsigned damaged = 0;
+	char folder[16];
+	int r;
+
+	if (asprintf(&dir, "%s/journal", n->dir) < 0)
+		return -ENOMEM;
+	o.dir = dir;
+	memcpy(o.uuid, n->uuid, sizeof(o.uuid));
+	r = mc_journal_open(&o, &n->journal, &damaged, err);
+	n->stats.errors += damaged;
+	if (r == 0)
+		r = look_through(n, "held");
+	for (unsigned i = 0; i < 256 && r == 0; i++) {
+		snprintf(folder, sizeof(folder), "images/%02x", i);
+		r = look_through(n, folder);
+	}
+	if (r == 0)
+		r = settle_table(n);
+	return r == 0 ? mc_nvme_snapshot(n) : r;
+}

@@ -1,0 +1,293 @@
+/*
+ * The NVMe tier: its directory, opening and closing.
+ *
+ * Layout of dir: LOCK (flock, pid), STORE (format, uuid), journal/, images/<2 hex>/<name>,
+ * held/<name>.<n> (dropped, awaiting clients), PROBE (while the error budget is spent). Other names
+ * in dir belong to others and are never touched; inside our folders everything is ours.
+ */
+#include "tier/nvme-impl.h"
+
+#include "tier/cleanup.h"
+#include "tier/io.h"
+#include "tier/lease.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/statvfs.h>
+
+#define COMMIT_MS 1000
+#define PROBE_MS 10000
+
+static int make_dir(struct mc_nvme *n, const char *sub)
+{
+	cleanup_free char *path = NULL;
+	int r;
+
+	if (asprintf(&path, "%s/%s", n->dir, sub) < 0)
+		return -ENOMEM;
+	r = n->io->mkdir(n->io, path, 0700);
+	return r == -EEXIST ? 0 : r;
+}
+
+/* Our folders, durable before anything is put in them. */
+static int make_layout(struct mc_nvme *n)
+{
+	cleanup_free char *images = NULL;
+	char sub[16];
+	int r = make_dir(n, "images");
+
+	if (r == 0)
+		r = make_dir(n, "held");
+	if (r == 0)
+		r = make_dir(n, "journal");
+	for (unsigned i = 0; i < 256 && r == 0; i++) {
+		snprintf(sub, sizeof(sub), "images/%02x", i);
+		r = make_dir(n, sub);
+	}
+	if (r == 0)
+		r = mc_io_sync_dir(n->io, n->dir);
+	if (r == 0 && asprintf(&images, "%s/images", n->dir) < 0)
+		r = -ENOMEM;
+	return r == 0 ? mc_io_sync_dir(n->io, images) : r;
+}
+
+static int take_lock(struct mc_nvme *n, struct mc_err *err)
+{
+	cleanup_free char *path = NULL;
+	char pid[32] = "";
+	int len;
+
+	if (asprintf(&path, "%s/LOCK", n->dir) < 0)
+		return -ENOMEM;
+	n->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (n->lock_fd < 0)
+		return -errno;
+	n->leases = mc_lease_supported(n->lock_fd);
+	if (flock(n->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		if (pread(n->lock_fd, pid, sizeof(pid) - 1, 0) < 0)
+			pid[0] = '\0';
+		pid[strcspn(pid, "\n")] = '\0';
+		return mc_err_set(err, -EBUSY,
+			"NVMe tier %s: in use by process %s; one daemon per directory", n->dir,
+			pid[0] != '\0' ? pid : "unknown");
+	}
+	len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+	if (ftruncate(n->lock_fd, 0) != 0 || pwrite(n->lock_fd, pid, (size_t)len, 0) != len)
+		return errno == ENOSPC ? 0 : -EIO; /* the text is a courtesy */
+	return 0;
+}
+
+static int write_store(struct mc_nvme *n, const char *path)
+{
+	cleanup_free char *tmp = NULL;
+	char hex[33], text[128];
+	int fd, r, len;
+
+	if (getrandom(n->uuid, sizeof(n->uuid), 0) != (ssize_t)sizeof(n->uuid))
+		return -EIO;
+	mc_hex_encode(n->uuid, sizeof(n->uuid), hex);
+	len = snprintf(text, sizeof(text), "mooncakefs nvme format 1\nuuid %s\n", hex);
+	if (asprintf(&tmp, "%s.tmp", path) < 0)
+		return -ENOMEM;
+	fd = n->io->open(n->io, tmp, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	if (fd < 0)
+		return fd;
+	r = mc_io_write_full(n->io, fd, text, (size_t)len, 0);
+	if (r == 0)
+		r = n->io->fsync(n->io, fd);
+	n->io->close(n->io, fd);
+	if (r == 0)
+		r = n->io->rename(n->io, tmp, path);
+	return r == 0 ? mc_io_sync_dir(n->io, n->dir) : r;
+}
+
+static int read_store(struct mc_nvme *n, struct mc_err *err)
+{
+	cleanup_free char *path = NULL;
+	char text[128] = "";
+	int fd, r;
+
+	if (asprintf(&path, "%s/STORE", n->dir) < 0)
+		return -ENOMEM;
+	fd = n->io->open(n->io, path, O_RDONLY, 0);
+	if (fd == -ENOENT)
+		return write_store(n, path);
+	if (fd < 0)
+		return fd;
+	r = (int)n->io->pread(n->io, fd, text, sizeof(text) - 1, 0);
+	n->io->close(n->io, fd);
+	if (r < 0)
+		return r;
+	if (strncmp(text, "mooncakefs nvme format 1\nuuid ", 30) != 0 || strlen(text) != 63)
+		return mc_err_set(err, -EPROTONOSUPPORT,
+			"NVMe tier %s: STORE names a format this program does not know", n->dir);
+	text[62] = '\0';
+	return mc_hex_decode(text + 30, n->uuid, sizeof(n->uuid));
+}
+
+static void find_direct(struct mc_nvme *n)
+{
+	cleanup_free char *path = NULL;
+	int fd;
+
+	if (asprintf(&path, "%s/LOCK", n->dir) < 0)
+		return;
+	fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	n->direct = fd >= 0;
+	if (fd >= 0)
+		close(fd);
+}
+
+static int default_capacity(struct mc_nvme *n)
+{
+	struct statvfs sv;
+
+	if (n->capacity != 0)
+		return 0;
+	if (statvfs(n->dir, &sv) != 0)
+		return -errno;
+	n->capacity = ((uint64_t)sv.f_bavail * sv.f_frsize + n->used) / 10 * 9;
+	return 0;
+}
+
+/* The capacity was lowered: whole images go until the rest fits. */
+static void shrink(struct mc_nvme *n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n->n_recovered; i++) {
+		struct mc_nvme_image *img;
+		struct mc_nvme_stats s;
+
+		mc_nvme_stats(n, &s);
+		if (s.used > s.capacity &&
+			mc_nvme_image_get(n, &n->recovered[i], false, &img) == 0) {
+			mc_nvme_drop(img);
+			mc_nvme_image_put(img);
+			continue;
+		}
+		n->recovered[kept++] = n->recovered[i];
+	}
+	n->n_recovered = kept;
+}
+
+static void free_tier(struct mc_nvme *n)
+{
+	mc_nvme_committer_stop(n);
+	mc_uring_close(n->uring);
+	for (size_t i = 0; i < n->n_pending; i++)
+		mc_nvme_image_put(n->pending[i].img);
+	for (struct mc_nvme_image *img = n->held_images, *next; img != NULL; img = next) {
+		next = img->next;
+		mc_nvme_image_free(img);
+	}
+	for (size_t i = 0; i < MC_NVME_BUCKETS; i++)
+		for (struct mc_nvme_image *img = n->buckets[i], *next; img != NULL; img = next) {
+			next = img->next;
+			assert(img->refs == 0);
+			mc_nvme_image_free(img);
+		}
+	mc_journal_close(n->journal);
+	if (n->lock_fd >= 0)
+		close(n->lock_fd);
+	mc_cond_done(&n->idle);
+	mc_cond_done(&n->work);
+	mc_mutex_done(&n->lock);
+	free(n->pending);
+	free(n->recovered);
+	free(n->dir);
+	free(n);
+}
+
+static int bring_up(struct mc_nvme *n, const struct mc_nvme_opts *opts, struct mc_err *err)
+{
+	struct mc_uring_opts u = {.depth = 64, .io = opts->io};
+	int r = n->io->mkdir(n->io, opts->dir, 0700);
+
+	if (r != 0 && r != -EEXIST)
+		return r;
+	n->dir = realpath(opts->dir, NULL);
+	if (n->dir == NULL)
+		return -errno;
+	r = take_lock(n, err);
+	if (r == 0)
+		r = read_store(n, err);
+	if (r == 0)
+		r = make_layout(n);
+	if (r != 0)
+		return r;
+	find_direct(n);
+	r = mc_uring_open(&u, &n->uring);
+	if (r == 0)
+		r = mc_nvme_recover(n, err);
+	if (r == 0)
+		r = default_capacity(n);
+	if (r == 0)
+		r = mc_nvme_committer_start(n);
+	if (r == 0)
+		shrink(n);
+	return r;
+}
+
+int mc_nvme_open(const struct mc_nvme_opts *opts, struct mc_nvme **ret, struct mc_err *err)
+{
+	struct mc_nvme *n = calloc(1, sizeof(*n));
+	int r;
+
+	if (n == NULL)
+		return -ENOMEM;
+	n->io = opts->io != NULL ? opts->io : mc_io_real();
+	n->capacity = opts->capacity;
+	n->commit_ms = opts->commit_ms != 0 ? opts->commit_ms : COMMIT_MS;
+	n->probe_ms = opts->probe_ms != 0 ? opts->probe_ms : PROBE_MS;
+	n->lock_fd = -1;
+	mc_mutex_init(&n->lock);
+	mc_cond_init(&n->idle);
+	mc_cond_init(&n->work);
+	r = bring_up(n, opts, err);
+	if (r != 0) {
+		free_tier(n);
+		return mc_err_set(err, r, "NVMe tier %s: %s", opts->dir, strerror(-r));
+	}
+	*ret = n;
+	return 0;
+}
+
+void mc_nvme_close(struct mc_nvme *n)
+{
+	mc_nvme_sync(n);
+	mc_nvme_committer_stop(n);
+	mc_nvme_snapshot(n);
+	free_tier(n);
+}
+
+void mc_nvme_stats(struct mc_nvme *n, struct mc_nvme_stats *ret)
+{
+	mc_mutex_lock(&n->lock);
+	*ret = n->stats;
+	ret->capacity = n->capacity;
+	ret->used = n->used;
+	ret->held = n->held;
+	ret->bypassed = n->bypassed;
+	ret->uring = mc_uring_native(n->uring);
+	ret->direct = n->direct;
+	mc_mutex_unlock(&n->lock);
+}
+
+void mc_nvme_recovered(
+	struct mc_nvme *n, void (*each)(void *ctx, const struct mc_file_id *id), void *ctx)
+{
+	for (size_t i = 0; i < n->n_recovered; i++)
+		each(ctx, &n->recovered[i]);
+}
+
+const char *mc_nvme_dir(const struct mc_nvme *n)
+{
+	return n->dir;
+}
