@@ -46,6 +46,7 @@ struct mc_names {
 	struct mc_mutex lock;
 	struct mc_catalogue *catalogue; /* borrowed */
 	struct mc_work *work;           /* borrowed */
+	uint64_t (*clock)(void);        /* ns, monotonic */
 	struct item *first, *last;
 	size_t n_items;
 };
@@ -285,7 +286,7 @@ static bool rather_old(const struct item *it, uint64_t now)
 void mc_names_ask(struct mc_names *ns, const struct mc_question *q, bool fresh, struct mc_ask *ask)
 {
 	struct mc_answer *give = NULL;
-	uint64_t now = mc_now_ns();
+	uint64_t now = ns->clock();
 	struct item *it;
 	bool good;
 	int r = 0;
@@ -342,7 +343,18 @@ void mc_names_tick(struct mc_names *ns, uint64_t now_ns)
 	}
 }
 
-int mc_names_open(struct mc_catalogue *catalogue, struct mc_work *work, struct mc_names **ret)
+size_t mc_names_count(struct mc_names *ns)
+{
+	size_t n;
+
+	mc_mutex_lock(&ns->lock);
+	n = ns->n_items;
+	mc_mutex_unlock(&ns->lock);
+	return n;
+}
+
+int mc_names_open(struct mc_catalogue *catalogue, struct mc_work *work, uint64_t (*clock)(void),
+	struct mc_names **ret)
 {
 	struct mc_names *ns = calloc(1, sizeof(*ns));
 
@@ -351,6 +363,7 @@ int mc_names_open(struct mc_catalogue *catalogue, struct mc_work *work, struct m
 	mc_mutex_init(&ns->lock);
 	ns->catalogue = catalogue;
 	ns->work = work;
+	ns->clock = clock;
 	*ret = ns;
 	return 0;
 }

@@ -50,7 +50,9 @@ struct mc_ask {
 	struct mc_ask *next;
 };
 
-int mc_names_open(struct mc_catalogue *catalogue, struct mc_work *work, struct mc_names **ret);
+/* clock: nanoseconds, monotonic; mc_now_ns outside of tests. */
+int mc_names_open(struct mc_catalogue *catalogue, struct mc_work *work, uint64_t (*clock)(void),
+	struct mc_names **ret);
 /* No ask is waiting and the pool is closed. NULL allowed. */
 void mc_names_close(struct mc_names *ns);
 
@@ -61,3 +63,5 @@ void mc_names_close(struct mc_names *ns);
 void mc_names_ask(struct mc_names *ns, const struct mc_question *q, bool fresh, struct mc_ask *ask);
 /* Every quarter of a second: gives those who wait too long the last known answer. */
 void mc_names_tick(struct mc_names *ns, uint64_t now_ns);
+/* Questions remembered now. */
+size_t mc_names_count(struct mc_names *ns);

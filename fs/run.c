@@ -166,7 +166,7 @@ static int fs_open(struct mc_fs *fs, struct mc_err *err)
 	if (r == 0)
 		r = mc_work_open(WORK_THREADS, WORK_QUEUE, &fs->work);
 	if (r == 0)
-		r = mc_names_open(o->catalogue, fs->work, &fs->names);
+		r = mc_names_open(o->catalogue, fs->work, mc_now_ns, &fs->names);
 	if (r < 0)
 		mc_err_set(err, r, "starting: %s", strerror(-r));
 	return r;
@@ -227,6 +227,23 @@ static void answer_all(struct mc_fs *fs, uint64_t until_ns)
 		mc_log(MC_LOG_WARNING, "requests-given-up", "count=%u", expired);
 }
 
+static unsigned long long get(_Atomic uint64_t *counter)
+{
+	return (unsigned long long)atomic_load(counter);
+}
+
+static void log_end(struct mc_fs *fs, bool clean)
+{
+	struct mc_fs_counters *c = &fs->counters;
+
+	mc_log(clean ? MC_LOG_INFO : MC_LOG_WARNING, "unmounted",
+		"mountpoint=\"%s\" clean=%s reads=%llu read_bytes=%llu read_errors=%llu "
+		"opens_cached=%llu opens_passthrough=%llu expired=%llu",
+		fs->mountpoint, clean ? "yes" : "no", get(&c->reads), get(&c->read_bytes),
+		get(&c->read_errors), get(&c->opens_cached), get(&c->opens_passthrough),
+		get(&fs->calls.expired));
+}
+
 /* Steps 1 to 6 of the order above. */
 static int stop(struct mc_fs *fs, struct mc_loop *loop)
 {
@@ -243,8 +260,7 @@ static int stop(struct mc_fs *fs, struct mc_loop *loop)
 	r = mc_calls_wait(&fs->calls, deadline);
 	r2 = mc_work_close(fs->work, deadline);
 	r = r < 0 ? r : r2;
-	mc_log(r < 0 ? MC_LOG_WARNING : MC_LOG_INFO, "unmounted", "mountpoint=\"%s\" clean=%s",
-		fs->mountpoint, r < 0 ? "no" : "yes");
+	log_end(fs, r == 0);
 	return r;
 }
 

@@ -1,0 +1,313 @@
+/* What the mount remembers of the catalogue: one question at a time, old answers while it is slow.
+ */
+#include "fs/names.h"
+#include "fs/names-load.h"
+#include "suite.h"
+#include "tier/lock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SECOND UINT64_C(1000000000)
+
+/* The catalogue of these tests: its answer, how often it was asked, and whether it hangs. */
+static struct {
+	struct mc_mutex lock;
+	struct mc_cond moved;
+	int res;
+	unsigned version; /* of the list it gives */
+	unsigned asked;
+	bool hang;
+} remote;
+
+static _Atomic uint64_t fake_ns;
+
+static uint64_t fake_clock(void)
+{
+	return atomic_load(&fake_ns);
+}
+
+/* In place of the one that asks a real catalogue. */
+int mc_names_load(struct mc_catalogue *catalogue, const struct mc_question *q,
+	struct mc_place *known, struct mc_answer **ret)
+{
+	struct mc_answer *a = calloc(1, sizeof(*a));
+	char name[32];
+
+	mc_mutex_lock(&remote.lock);
+	remote.asked++;
+	mc_cond_broadcast(&remote.moved);
+	while (remote.hang)
+		mc_cond_wait(&remote.moved, &remote.lock);
+	a->res = remote.res;
+	snprintf(name, sizeof(name), "v%u", remote.version);
+	mc_mutex_unlock(&remote.lock);
+	atomic_init(&a->refs, 1);
+	if (a->res == 0) {
+		a->items = calloc(1, sizeof(*a->items));
+		a->items[0].name = strdup(name);
+		a->n_items = 1;
+	}
+	*ret = a;
+	return 0;
+}
+
+static void remote_set(int res, unsigned version, bool hang)
+{
+	mc_mutex_lock(&remote.lock);
+	remote.res = res;
+	remote.version = version;
+	remote.hang = hang;
+	mc_cond_broadcast(&remote.moved);
+	mc_mutex_unlock(&remote.lock);
+}
+
+static unsigned remote_asked(void)
+{
+	unsigned n;
+
+	mc_mutex_lock(&remote.lock);
+	n = remote.asked;
+	mc_mutex_unlock(&remote.lock);
+	return n;
+}
+
+/* Waits until the catalogue was asked n times. */
+static void wait_asked(unsigned n)
+{
+	mc_mutex_lock(&remote.lock);
+	while (remote.asked < n)
+		mc_cond_wait(&remote.moved, &remote.lock);
+	mc_mutex_unlock(&remote.lock);
+}
+
+struct asked {
+	struct mc_ask ask;
+	struct mc_mutex lock;
+	struct mc_cond moved;
+	bool done;
+	int res;
+	char name[32];
+};
+
+static void done(struct mc_ask *ask, struct mc_answer *a)
+{
+	struct asked *k = (struct asked *)ask;
+
+	mc_mutex_lock(&k->lock);
+	k->done = true;
+	k->res = a->res;
+	snprintf(k->name, sizeof(k->name), "%s", a->n_items > 0 ? a->items[0].name : "");
+	mc_cond_broadcast(&k->moved);
+	mc_mutex_unlock(&k->lock);
+}
+
+static struct mc_work *work;
+static struct mc_names *names;
+static const struct mc_question orgs = {.topic = MC_TOPIC_ORGS, .org = "", .name = ""};
+
+static void ask(struct asked *k, bool fresh)
+{
+	*k = (struct asked){.ask.done = done};
+	mc_mutex_init(&k->lock);
+	mc_cond_init(&k->moved);
+	mc_names_ask(names, &orgs, fresh, &k->ask);
+}
+
+static bool answered(struct asked *k)
+{
+	bool r;
+
+	mc_mutex_lock(&k->lock);
+	r = k->done;
+	mc_mutex_unlock(&k->lock);
+	return r;
+}
+
+static const char *answer(struct asked *k)
+{
+	mc_mutex_lock(&k->lock);
+	while (!k->done)
+		mc_cond_wait(&k->moved, &k->lock);
+	mc_mutex_unlock(&k->lock);
+	return k->res == 0 ? k->name : strerror(-k->res);
+}
+
+static void begin(void)
+{
+	memset(&remote, 0, sizeof(remote));
+	mc_mutex_init(&remote.lock);
+	mc_cond_init(&remote.moved);
+	atomic_store(&fake_ns, 100 * SECOND);
+	ck_assert_int_eq(mc_work_open(2, 16, &work), 0);
+	ck_assert_int_eq(mc_names_open(NULL, work, fake_clock, &names), 0);
+}
+
+static void end(void)
+{
+	ck_assert_int_eq(mc_work_close(work, UINT64_MAX), 0);
+	mc_names_close(names);
+}
+
+START_TEST(many_who_wait_are_one_question)
+{
+	struct asked k[10];
+
+	begin();
+	remote_set(0, 1, true);
+	for (int i = 0; i < 10; i++) {
+		ask(&k[i], false);
+		ck_assert_int_eq(answered(&k[i]), false);
+	}
+	remote_set(0, 1, false);
+	for (int i = 0; i < 10; i++)
+		ck_assert_str_eq(answer(&k[i]), "v1");
+	ck_assert_uint_eq(remote_asked(), 1);
+	end();
+}
+END_TEST
+
+START_TEST(a_list_serves_for_eight_seconds)
+{
+	struct asked k;
+
+	begin();
+	remote_set(0, 1, false);
+	ask(&k, false);
+	ck_assert_str_eq(answer(&k), "v1");
+	remote_set(0, 2, false);
+	atomic_fetch_add(&fake_ns, 7 * SECOND);
+	ask(&k, false);
+	ck_assert_str_eq(answer(&k), "v1");
+	atomic_fetch_add(&fake_ns, 2 * SECOND);
+	ask(&k, false);
+	ck_assert_str_eq(answer(&k), "v2");
+	ck_assert_uint_eq(remote_asked(), 2);
+	end();
+}
+END_TEST
+
+START_TEST(who_misses_something_gets_a_list_of_this_second)
+{
+	struct asked k;
+
+	begin();
+	remote_set(0, 1, false);
+	ask(&k, false);
+	ck_assert_str_eq(answer(&k), "v1");
+	remote_set(0, 2, false);
+	ask(&k, true);
+	ck_assert_str_eq(answer(&k), "v1");
+	atomic_fetch_add(&fake_ns, SECOND + 1);
+	ask(&k, true);
+	ck_assert_str_eq(answer(&k), "v2");
+	end();
+}
+END_TEST
+
+START_TEST(what_is_missing_is_asked_again_after_a_second)
+{
+	struct asked k;
+
+	begin();
+	remote_set(-ENOENT, 0, false);
+	ask(&k, false);
+	ck_assert_str_eq(answer(&k), strerror(ENOENT));
+	remote_set(0, 1, false);
+	ask(&k, false);
+	ck_assert_str_eq(answer(&k), strerror(ENOENT));
+	atomic_fetch_add(&fake_ns, SECOND + 1);
+	ask(&k, false);
+	ck_assert_str_eq(answer(&k), "v1");
+	end();
+}
+END_TEST
+
+START_TEST(a_failure_keeps_the_last_answer)
+{
+	struct asked k;
+
+	begin();
+	remote_set(0, 1, false);
+	ask(&k, false);
+	ck_assert_str_eq(answer(&k), "v1");
+	remote_set(-ETIMEDOUT, 0, false);
+	atomic_fetch_add(&fake_ns, 9 * SECOND);
+	ask(&k, false);
+	ck_assert_str_eq(answer(&k), "v1");
+	/* Known to be down: no waiting, though it is asked again. */
+	remote_set(-ETIMEDOUT, 0, true);
+	atomic_fetch_add(&fake_ns, 2 * SECOND);
+	ask(&k, false);
+	ck_assert_int_eq(answered(&k), true);
+	ck_assert_str_eq(answer(&k), "v1");
+	wait_asked(3);
+	remote_set(0, 2, false);
+	end();
+}
+END_TEST
+
+START_TEST(the_first_failure_is_told)
+{
+	struct asked k;
+
+	begin();
+	remote_set(-ETIMEDOUT, 0, false);
+	ask(&k, false);
+	ck_assert_str_eq(answer(&k), strerror(ETIMEDOUT));
+	end();
+}
+END_TEST
+
+START_TEST(a_slow_remote_costs_a_second_once)
+{
+	struct asked k, later;
+
+	begin();
+	remote_set(0, 1, false);
+	ask(&k, false);
+	ck_assert_str_eq(answer(&k), "v1");
+	remote_set(0, 2, true);
+	atomic_fetch_add(&fake_ns, 9 * SECOND);
+	ask(&k, false);
+	wait_asked(2);
+	mc_names_tick(names, fake_clock() + SECOND / 2);
+	ck_assert_int_eq(answered(&k), false);
+	atomic_fetch_add(&fake_ns, SECOND + 1);
+	mc_names_tick(names, fake_clock());
+	ck_assert_int_eq(answered(&k), true);
+	ck_assert_str_eq(answer(&k), "v1");
+	ask(&later, false);
+	ck_assert_int_eq(answered(&later), true);
+	remote_set(0, 2, false);
+	end();
+}
+END_TEST
+
+START_TEST(thousands_of_names_are_not_kept)
+{
+	begin();
+	remote_set(-ENOENT, 0, false);
+	for (int i = 0; i < 3000; i++) {
+		struct mc_question q = {.topic = MC_TOPIC_LATEST, .org = "o"};
+		struct asked k = {.ask.done = done};
+		char name[32];
+
+		mc_mutex_init(&k.lock);
+		mc_cond_init(&k.moved);
+		snprintf(name, sizeof(name), "m%d", i);
+		q.name = name;
+		mc_names_ask(names, &q, false, &k.ask);
+		ck_assert_str_eq(answer(&k), strerror(ENOENT));
+	}
+	ck_assert_uint_le(mc_names_count(names), 1100);
+	end();
+}
+END_TEST
+
+SUITE_MAIN("names", many_who_wait_are_one_question, a_list_serves_for_eight_seconds,
+	who_misses_something_gets_a_list_of_this_second,
+	what_is_missing_is_asked_again_after_a_second, a_failure_keeps_the_last_answer,
+	the_first_failure_is_told, a_slow_remote_costs_a_second_once,
+	thousands_of_names_are_not_kept)
