@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <linux/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,14 +63,24 @@ static void on_mount(struct rpc_context *rpc, int status, void *data, void *priv
 	}
 }
 
+static void destroy(struct mc_nfs_link *l)
+{
+	/* While it connects, libnfs frees what the attempt holds only when the attempt ends. */
+	if (l->rpc != NULL && l->answer == 0 &&
+		(l->phase == MC_NFS_MOUNT_CONNECT || l->phase == MC_NFS_CONNECT))
+		rpc_service(l->rpc, POLLHUP);
+	if (l->rpc != NULL)
+		rpc_destroy_context(l->rpc);
+	l->rpc = NULL;
+}
+
 /* A new context that connects to a program of the server. */
 static int connect_to(struct mc_nfs_conn *c, int port, int program, int version)
 {
 	struct mc_nfs_link *l = &c->link;
 	const struct mc_nfs_server *s = &c->n->server;
 
-	if (l->rpc != NULL)
-		rpc_destroy_context(l->rpc);
+	destroy(l);
 	l->rpc = rpc_init_context();
 	l->answer = 0;
 	if (l->rpc == NULL)
@@ -131,9 +142,7 @@ void mc_nfs_link_drop(struct mc_nfs_conn *c, int error, const char *text)
 		atomic_fetch_sub(&c->n->counters->up, 1);
 		atomic_fetch_add(&c->n->counters->down, 1);
 	}
-	if (l->rpc != NULL)
-		rpc_destroy_context(l->rpc);
-	l->rpc = NULL;
+	destroy(l);
 	l->phase = MC_NFS_DOWN;
 	if (l->backoff_ns < BACKOFF_MIN_NS)
 		l->backoff_ns = BACKOFF_MIN_NS;

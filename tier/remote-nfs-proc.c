@@ -347,28 +347,41 @@ static int readdirplus_send(struct rpc_context *rpc, rpc_cb cb, struct mc_nfs_ca
 	return SEND(readdirplus, rpc, cb, &a, priv);
 }
 
+static struct mc_nfs_entry *entry_new(const entryplus3 *e)
+{
+	size_t len = strlen(e->name) + 1;
+	struct mc_nfs_entry *n = calloc(1, sizeof(*n) + len);
+
+	if (n == NULL)
+		return NULL;
+	memcpy(n->name, e->name, len);
+	n->cookie = e->cookie;
+	n->has_attr = e->name_attributes.attributes_follow != 0;
+	if (n->has_attr)
+		mc_nfs_attr_from(&e->name_attributes.post_op_attr_u.attributes, &n->attr);
+	return n;
+}
+
 static int readdirplus_reply(struct mc_nfs_call *c, const void *data)
 {
 	const READDIRPLUS3resok *ok = &((const READDIRPLUS3res *)data)->READDIRPLUS3res_u.resok;
 	struct mc_nfs_entry **tail = &c->entries;
 
 	c->entries = NULL;
-	for (const entryplus3 *e = ok->reply.entries; e != NULL; e = e->nextentry) {
-		size_t len = strlen(e->name) + 1;
-		struct mc_nfs_entry *n = calloc(1, sizeof(*n) + len);
+	for (const void *at = ok->reply.entries; at != NULL;) {
+		struct mc_nfs_entry *n;
+		entryplus3 e;
 
+		memcpy(&e, at, sizeof(e)); /* libnfs 4.0 decodes lists at unaligned addresses */
+		n = entry_new(&e);
 		if (n == NULL) {
 			mc_nfs_entries_free(c->entries);
 			c->entries = NULL;
 			return -ENOMEM;
 		}
-		memcpy(n->name, e->name, len);
-		n->cookie = e->cookie;
-		n->has_attr = e->name_attributes.attributes_follow != 0;
-		if (n->has_attr)
-			mc_nfs_attr_from(&e->name_attributes.post_op_attr_u.attributes, &n->attr);
 		*tail = n;
 		tail = &n->next;
+		at = e.nextentry;
 	}
 	memcpy(c->verf, ok->cookieverf, sizeof(c->verf));
 	c->eof = ok->reply.eof != 0;
