@@ -30,26 +30,33 @@ void mc_json_put_int(struct mc_json_out *o, int64_t v)
 	mc_json_put_mem(o, text, (size_t)snprintf(text, sizeof(text), "%" PRId64, v));
 }
 
+/* The escape of one character, as Python's json module writes it. */
+static void put_escape(struct mc_json_out *o, char c)
+{
+	static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+	const char *at = strchr(from, c);
+	char text[12];
+
+	if (at != NULL)
+		snprintf(text, sizeof(text), "\\%c", to[at - from]);
+	else
+		snprintf(text, sizeof(text), "\\u%04x", (unsigned)c);
+	mc_json_put(o, text);
+}
+
 void mc_json_put_string(struct mc_json_out *o, const char *text)
 {
 	mc_json_put(o, "\"");
 	while (*text != '\0') {
 		size_t plain = 0;
-		char escape[8];
 
 		while ((unsigned char)text[plain] >= 0x20 && text[plain] != '"' &&
 			text[plain] != '\\')
 			plain++;
 		mc_json_put_mem(o, text, plain);
 		text += plain;
-		if (*text == '\0')
-			break;
-		if ((unsigned char)*text < 0x20)
-			snprintf(escape, sizeof(escape), "\\u%04x", (unsigned)*text);
-		else
-			snprintf(escape, sizeof(escape), "\\%c", *text);
-		mc_json_put(o, escape);
-		text++;
+		if (*text != '\0')
+			put_escape(o, *text++);
 	}
 	mc_json_put(o, "\"");
 }

@@ -16,7 +16,8 @@ void mc_json_put(struct mc_json_out *o, const char *raw); /* as it is */
 void mc_json_put_mem(struct mc_json_out *o, const void *raw, size_t len);
 void mc_json_put_uint(struct mc_json_out *o, uint64_t v);
 void mc_json_put_int(struct mc_json_out *o, int64_t v);
-/* Quoted; escapes only '"', '\' and bytes below 0x20 (as \u00xx, lower case). text is UTF-8. */
+/* Quoted; escapes only '"', '\' and bytes below 0x20: \b \f \n \r \t, else \u00xx in lower case, as
+ * Python does. text is UTF-8. */
 void mc_json_put_string(struct mc_json_out *o, const char *text);
 /* ',' unless it would be the first element: *first is cleared. */
 void mc_json_put_comma(struct mc_json_out *o, bool *first);

@@ -253,6 +253,19 @@ START_TEST(the_order_of_adding_does_not_change_a_byte)
 }
 END_TEST
 
+/* tests/golden/manifest-v1.json holds these bytes, and tests/test-golden.py checks them
+ * independently. */
+START_TEST(the_canonical_form_is_the_golden_one)
+{
+	struct mc_manifest *m = sample_manifest();
+	char hex[MC_SHA256_HEX + 1];
+
+	mc_hex_encode(mc_manifest_id(m), MC_SHA256_SIZE, hex);
+	ck_assert_str_eq(hex, "4168fa39642c1cdedef35e6970d6192958cbf2ac664d49a29c1903ee6e6130ec");
+	mc_manifest_unref(m);
+}
+END_TEST
+
 START_TEST(contradictions_between_entries_are_refused_by_finish)
 {
 	static const struct {
@@ -280,4 +293,4 @@ SUITE_MAIN("manifest", entries_form_a_tree_with_sorted_children,
 	lookup_answers_exactly_the_names_that_exist, files_links_and_tensors_say_what_was_written,
 	the_index_gives_the_same_answers_after_save_and_load,
 	a_damaged_truncated_or_foreign_index_is_ebadmsg, the_order_of_adding_does_not_change_a_byte,
-	contradictions_between_entries_are_refused_by_finish)
+	the_canonical_form_is_the_golden_one, contradictions_between_entries_are_refused_by_finish)
