@@ -2,6 +2,7 @@
 #include "tests/suite.h"
 #include "tier/history.h"
 #include "tier/policy.h"
+#include "tier/worth.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -124,7 +125,10 @@ START_TEST(random_operations_agree_with_a_plain_model)
 			if (linked[i])
 				break;
 			weight[i] = 1 + next_random(&seed) % (8 * MIB);
-			mc_policy_insert(c.policy, e, i, weight[i]);
+			if (next_random(&seed) % 4 == 0)
+				mc_policy_insert_ahead(c.policy, e, i, weight[i]);
+			else
+				mc_policy_insert(c.policy, e, i, weight[i]);
 			linked[i] = true;
 			sum += weight[i];
 			count++;
@@ -278,8 +282,114 @@ START_TEST(memory_of_the_history_follows_the_entries)
 	for (size_t i = 0; i < N; i++)
 		cache_use(&c, i, MIB);
 	mc_policy_stats(c.policy, &st);
-	ck_assert_uint_le(st.history_bytes, (uint64_t)N * 4 * 8);
+	ck_assert_uint_le(st.history_bytes, UINT64_C(32) * N);
 	ck_assert_uint_le(sizeof(struct mc_policy_entry), 40);
+	cache_close(&c);
+}
+END_TEST
+
+START_TEST(bands_and_classes_have_no_gaps)
+{
+	ck_assert_uint_eq(mc_worth_band(0), 0);
+	for (unsigned b = 0; b + 1 < MC_WORTH_BANDS; b++) {
+		ck_assert_uint_lt(mc_worth_band_end(b), mc_worth_band_end(b + 1));
+		ck_assert_uint_eq(mc_worth_band(mc_worth_band_end(b) - 1), b);
+		ck_assert_uint_eq(mc_worth_band(mc_worth_band_end(b)), b + 1);
+	}
+	ck_assert_uint_eq(mc_worth_band(UINT32_MAX), MC_WORTH_BANDS - 1);
+	ck_assert_uint_eq(mc_worth_class(1), 0);
+	ck_assert_uint_eq(mc_worth_class(2), 1);
+	ck_assert_uint_eq(mc_worth_class(4), 2);
+	ck_assert_uint_eq(mc_worth_class(5), 3);
+	ck_assert_uint_eq(mc_worth_class(255), MC_WORTH_CLASSES - 1);
+}
+END_TEST
+
+START_TEST(worth_is_the_best_rate_of_hits_ahead)
+{
+	struct mc_worth w;
+	unsigned at = mc_worth_band(1000), late = at + 1;
+
+	mc_worth_init(&w);
+	for (unsigned i = 0; i < 100; i++) {
+		mc_worth_start(&w, 0);
+		if (i < 50)
+			mc_worth_hit(&w, 0, at);
+	}
+	mc_worth_learn(&w, 0.5f);
+	/* Half come back at about 1000: worth more the nearer that is, nothing afterwards. */
+	ck_assert(w.value[0][0] > 0.5f / 1200 && w.value[0][0] < 0.5f / 800);
+	ck_assert(w.value[0][at] > 2 * w.value[0][0]);
+	ck_assert(w.value[0][late] < 1e-6f);
+	ck_assert(w.value[1][0] < 1e-6f);
+	ck_assert(w.starts[0] == 50 && w.hits[0][at] == 25);
+}
+END_TEST
+
+START_TEST(what_was_fetched_ahead_outlives_a_scan_until_its_use)
+{
+	enum { TIER = 1000, N = 5000, AHEAD = 100 };
+	struct cache c;
+
+	cache_open(&c, N, TIER * MIB);
+	for (size_t i = 0; i < TIER - AHEAD; i++)
+		cache_use(&c, i, MIB);
+	for (size_t i = N - AHEAD; i < N; i++)
+		mc_policy_insert_ahead(c.policy, &c.objects[i].entry, i, MIB);
+	c.used += AHEAD * MIB;
+	for (size_t i = TIER; i < TIER + 500; i++)
+		cache_use(&c, i, MIB);
+	for (size_t i = N - AHEAD; i < N; i++)
+		ck_assert(cache_use(&c, i, MIB));
+	cache_close(&c);
+}
+END_TEST
+
+START_TEST(useless_fetching_ahead_cannot_take_the_tier)
+{
+	enum { TIER = 1000, SET = 500, USES = 20000 };
+	uint64_t seed = new_seed("ahead"), hits = 0;
+	struct cache c;
+
+	cache_open(&c, SET + USES, TIER * MIB);
+	work(&c, SET, USES, &seed);
+	for (size_t i = SET; i < SET + USES; i++) {
+		while (c.used + MIB > c.capacity) {
+			struct mc_policy_entry *v = mc_policy_victim(c.policy, may_evict, NULL, 16);
+
+			ck_assert_ptr_nonnull(v);
+			c.used -= v->weight;
+			mc_policy_evict(c.policy, v);
+		}
+		mc_policy_insert_ahead(c.policy, &c.objects[i].entry, i, MIB);
+		c.used += MIB;
+		hits += cache_use(&c, next_random(&seed) % SET, MIB);
+	}
+	ck_assert_uint_ge(hits, USES * 98 / 100);
+	cache_close(&c);
+}
+END_TEST
+
+START_TEST(many_refused_entries_do_not_hide_the_others)
+{
+	enum { TIER = 10000, HELD = 9000, SCAN = 64 };
+	unsigned calls = 0;
+	struct cache c;
+
+	cache_open(&c, TIER, TIER * MIB);
+	for (size_t i = 0; i < TIER; i++) {
+		cache_use(&c, i, MIB);
+		c.objects[i].refuse = i >= TIER - HELD;
+	}
+	for (unsigned freed = 0; freed < TIER - HELD; calls++) {
+		struct mc_policy_entry *v = mc_policy_victim(c.policy, may_evict, NULL, SCAN);
+
+		if (v == NULL)
+			continue;
+		mc_policy_evict(c.policy, v);
+		freed++;
+	}
+	ck_assert_uint_le(calls, TIER - HELD + HELD / SCAN + 1);
 	cache_close(&c);
 }
 END_TEST
@@ -288,4 +398,6 @@ SUITE_MAIN("policy", random_operations_agree_with_a_plain_model,
 	the_only_evictable_entry_is_found_within_one_look_at_each,
 	a_scan_of_ten_times_the_tier_leaves_the_working_set, a_new_working_set_replaces_the_old_one,
 	history_remembers_once_and_stays_within_its_slots, history_that_grows_forgets_nothing,
-	memory_of_the_history_follows_the_entries)
+	memory_of_the_history_follows_the_entries, bands_and_classes_have_no_gaps,
+	worth_is_the_best_rate_of_hits_ahead, what_was_fetched_ahead_outlives_a_scan_until_its_use,
+	useless_fetching_ahead_cannot_take_the_tier, many_refused_entries_do_not_hide_the_others)

@@ -22,6 +22,8 @@ struct mc_history_slot {
 	uint32_t uses : 8; /* 0 = free */
 };
 
+_Static_assert(sizeof(struct mc_history_slot) == MC_HISTORY_SLOT_SIZE, "a slot is 8 bytes");
+
 /* Callers' hashes may be weak in any bits: mix before 32 are kept (splitmix64's finaliser). */
 static uint32_t tag_of(uint64_t key_hash)
 {

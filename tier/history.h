@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define MC_HISTORY_SLOT_SIZE 8 /* bytes */
+
 struct mc_history {
 	struct mc_history_slot *slots;
 	uint32_t sets; /* a power of two */
@@ -20,7 +22,8 @@ void mc_history_done(struct mc_history *h);
 void mc_history_grow(struct mc_history *h);
 uint64_t mc_history_slots(const struct mc_history *h);
 
-/* stamp: 24 bits are kept. now: the caller's clock, to find the oldest. */
+/* uses > 0. stamp: 24 bits are kept. now: the caller's clock, in the same unit, to find the oldest.
+ */
 void mc_history_put(
 	struct mc_history *h, uint64_t key_hash, uint32_t stamp, uint8_t uses, uint32_t now);
 /* Takes the key out: true and age = now - stamp (modulo 2^24) when it was there. */
