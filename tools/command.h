@@ -4,8 +4,6 @@
 #include "tier/error.h"
 #include "tools/options.h"
 
-struct mc_remote;
-
 /* Exit codes, documented in every --help. */
 enum {
 	MC_EXIT_OK = 0,
@@ -38,5 +36,10 @@ int mc_fail(const struct mc_err *err, int code);
 int mc_fail_usage(const struct mc_options *o, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
+int mc_cmd_export(const struct mc_options *o);
 int mc_cmd_help(const struct mc_options *o);
+int mc_cmd_import(const struct mc_options *o);
+int mc_cmd_ls(const struct mc_options *o);
+int mc_cmd_umount(const struct mc_options *o);
+int mc_cmd_verify(const struct mc_options *o);
 int mc_cmd_version(const struct mc_options *o);

@@ -6,7 +6,55 @@
 #include <stdarg.h>
 #include <string.h>
 
+static const char import_details[] =
+	"SRC is the directory that holds the checkpoint. A symbolic link that leaves SRC is "
+	"imported as\n"
+	"what it points to, so a snapshot of the Hugging Face cache works; one inside stays a "
+	"link.\n"
+	"REV is made from the content when it is not given (12 digits of the manifest id), so "
+	"importing\n"
+	"the same again gives the same revision. A revision never changes: the name of an existing "
+	"one\n"
+	"with other content is refused. The newest import is what ORG/MODEL alone means.\n\n"
+	"Nothing is visible before everything is on the remote. After an interruption give the "
+	"same\n"
+	"command again: what was finished is not read again.\n\n"
+	"With --reference nothing is copied. dir: remotes: SRC lies below the remote's directory. "
+	"nfs:\n"
+	"remotes: SRC is a path below the export. The files must not change afterwards; if they "
+	"do,\n"
+	"reading them fails instead of giving other bytes.\n";
+
+static const char ls_details[] = "Lists the revisions of all checkpoints, of one ORG or of one "
+				 "ORG/MODEL; with @REV the files of\n"
+				 "that revision.\n";
+
+static const char verify_details[] = "Every chunk of the revision (the newest without @REV) must "
+				     "exist with its size, and its bytes\n"
+				     "must have its SHA-256; files taken by reference must be "
+				     "unchanged. Each damage is printed with\n"
+				     "file, range and chunk; the exit code is then 3.\n";
+
+static const char export_details[] = "Writes the revision (the newest without @REV) to DEST, which "
+				     "must not exist or be empty: bytes,\n"
+				     "modes, times, links and holes as they were imported. Every "
+				     "block is checked on the way, and a\n"
+				     "file gets its name when it is complete.\n";
+
 const struct mc_command mc_command_table[] = {
+	{"import", MC_IN_IMPORT, "SRC ORG/MODEL[@REV]", 2, 2,
+		"Copy a checkpoint directory to the remote as a new revision.", import_details,
+		mc_cmd_import},
+	{"ls", MC_IN_LS, "[ORG[/MODEL[@REV]]]", 0, 1, "List checkpoints, or the files of one.",
+		ls_details, mc_cmd_ls},
+	{"verify", MC_IN_VERIFY, "ORG/MODEL[@REV]", 1, 1,
+		"Check that the remote holds every byte of a revision.", verify_details,
+		mc_cmd_verify},
+	{"export", MC_IN_EXPORT, "ORG/MODEL[@REV] DEST", 2, 2,
+		"Write a revision back as plain files.", export_details, mc_cmd_export},
+	{"umount", MC_IN_UMOUNT, "MOUNTPOINT", 1, 1, "Unmount, and wait for the daemon's end.",
+		"When the mount is in use its users are listed and the exit code is 4.\n",
+		mc_cmd_umount},
 	{"version", MC_IN_VERSION, "", 0, 0,
 		"Print the version and what the program was built with.", NULL, mc_cmd_version},
 	{"help", MC_IN_HELP, "[COMMAND]", 0, 1, "Explain the program or one command.", NULL,
