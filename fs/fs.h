@@ -41,6 +41,13 @@ struct mc_fs_opts {
 int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err);
 
 /*
+ * What mc_fs_run does first; also to be called before the tiers are opened, so that the refusal to
+ * stack names the mount and not a lock: unmounts a mooncakefs whose daemon died, -EBUSY where a
+ * living one is mounted, -ENOTDIR, -ENOENT …, described in err.
+ */
+int mc_fs_check_mountpoint(const char *mountpoint, struct mc_err *err);
+
+/*
  * Where mc_log lines go: stderr by default, the journal through syslog in the background.
  * debug also shows lines of that level.
  */

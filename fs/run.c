@@ -280,6 +280,13 @@ static int run(struct mc_fs *fs, const struct signals *s, struct mc_err *err)
 	return r < 0 ? (stop(fs, loop), r) : stop(fs, loop);
 }
 
+int mc_fs_check_mountpoint(const char *mountpoint, struct mc_err *err)
+{
+	cleanup_free char *path = NULL;
+
+	return mc_mountpoint_prepare(mountpoint, &path, err);
+}
+
 int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err)
 {
 	struct mc_fs *fs = calloc(1, sizeof(*fs));
