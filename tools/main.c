@@ -41,6 +41,15 @@ static const char export_details[] = "Writes the revision (the newest without @R
 				     "block is checked on the way, and a\n"
 				     "file gets its name when it is complete.\n";
 
+static const char mount_details[] =
+	"MOUNTPOINT is an existing directory. The tree shows every READY revision below\n"
+	"checkpoints/ORG/MODEL@REV, and checkpoints/ORG/MODEL as a link to the newest; new "
+	"revisions\n"
+	"appear by themselves. It is read-only.\n\n"
+	"The command returns when the tree answers; the daemon then logs to the system log and "
+	"ends with\n"
+	"'mooncakefs umount' or SIGTERM. What is on NVMe is found again by the next mount.\n";
+
 const struct mc_command mc_command_table[] = {
 	{"import", MC_IN_IMPORT, "SRC ORG/MODEL[@REV]", 2, 2,
 		"Copy a checkpoint directory to the remote as a new revision.", import_details,
@@ -52,6 +61,9 @@ const struct mc_command mc_command_table[] = {
 		mc_cmd_verify},
 	{"export", MC_IN_EXPORT, "ORG/MODEL[@REV] DEST", 2, 2,
 		"Write a revision back as plain files.", export_details, mc_cmd_export},
+	{"mount", MC_IN_MOUNT, "MOUNTPOINT", 1, 1,
+		"Show the checkpoints of a remote as a tree of files.", mount_details,
+		mc_cmd_mount},
 	{"umount", MC_IN_UMOUNT, "MOUNTPOINT", 1, 1, "Unmount, and wait for the daemon's end.",
 		"When the mount is in use its users are listed and the exit code is 4.\n",
 		mc_cmd_umount},

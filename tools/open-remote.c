@@ -4,7 +4,7 @@
 #include "tier/cleanup.h"
 #include "tier/remote.h"
 #include "tools/command.h"
-#include "tools/node-id.h"
+#include "tools/node-name.h"
 
 int mc_open_remote(const struct mc_options *o, struct mc_remote **ret)
 {
@@ -22,7 +22,7 @@ int mc_open_remote(const struct mc_options *o, struct mc_remote **ret)
 		return mc_fail_usage(
 			o, "which remote? Give --remote nfs://SERVER/EXPORT or --remote dir:/PATH");
 	/* Without a lasting name the remote takes a random one. */
-	if (mc_node_id(&node) == 0)
+	if (mc_node_name(&node) == 0)
 		opts.node = node;
 	r = mc_remote_open(url, &opts, ret, &err);
 	return r < 0 ? mc_fail(&err, r) : 0;

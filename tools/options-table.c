@@ -49,6 +49,8 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		MC_IN_MOUNT},
 	[MC_OPT_ALLOW_OTHER] = {"allow-other", 0, true, true, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Let all users read the mount; always so when root mounts.", MC_IN_MOUNT},
+	[MC_OPT_NO_PASSTHROUGH] = {"no-passthrough", 0, true, true, MC_OPTION_FLAG, NULL, NULL, 0,
+		0, "Serve every read through the daemon; slower, for finding faults.", MC_IN_MOUNT},
 	[MC_OPT_FOREGROUND] = {"foreground", 'f', false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Stay in the foreground and log to standard error.", MC_IN_MOUNT},
 	[MC_OPT_LAZY] = {"lazy", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,

@@ -2,4 +2,4 @@
 #pragma once
 
 /* 32 hex digits in a new buffer (free()). 0 or -errno. */
-int mc_node_id(char **ret);
+int mc_node_name(char **ret);

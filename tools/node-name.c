@@ -1,5 +1,5 @@
 /* The node's name: <state>/node-id, made on first use. */
-#include "tools/node-id.h"
+#include "tools/node-name.h"
 
 #include "manifest/local-state.h"
 #include "tier/cleanup.h"
@@ -54,7 +54,7 @@ static int make_id(const char *path)
 	return r;
 }
 
-int mc_node_id(char **ret)
+int mc_node_name(char **ret)
 {
 	cleanup_free char *dir = NULL;
 	cleanup_free char *path = NULL;

@@ -1,0 +1,273 @@
+/* mooncakefs mount: opens the remote, the tiers and the catalogue, and serves the tree. */
+#include "tools/command.h"
+
+#include "fs/fs.h"
+#include "fs/log.h"
+#include "manifest/catalogue.h"
+#include "tier/cleanup.h"
+#include "tier/store.h"
+#include "tools/daemon.h"
+#include "tools/machine-memory.h"
+#include "tools/mount-table.h"
+#include "tools/open-remote.h"
+#include "tools/size.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#define DRAM_MIN (UINT64_C(64) << 20)
+
+/* What a mount consists of; paths are absolute, since a daemon changes its directory. */
+struct mount {
+	const struct mc_options *o;
+	char mountpoint[PATH_MAX];
+	char dram_dir[PATH_MAX];
+	char nvme_dir[PATH_MAX]; /* "" = no NVMe tier */
+	uint64_t dram_bytes, nvme_bytes;
+	struct mc_remote *remote;       /* owned */
+	struct mc_store *store;         /* owned */
+	struct mc_catalogue *catalogue; /* owned */
+	struct mc_daemon daemon;
+};
+
+/* "DIR[,SIZE]": what follows the last comma is a size, or part of the name when it cannot be one.
+ */
+static int parse_nvme(struct mount *m, const char *text, struct mc_err *err)
+{
+	const char *comma = strrchr(text, ',');
+	size_t len = comma == NULL ? strlen(text) : (size_t)(comma - text);
+
+	if (comma != NULL && mc_size_parse(comma + 1, &m->nvme_bytes) < 0)
+		return mc_err_set(
+			err, -EINVAL, "--nvme: \"%s\" is not a size such as 800GiB", comma + 1);
+	if (comma != NULL && m->nvme_bytes < DRAM_MIN)
+		return mc_err_set(err, -EINVAL, "--nvme: a tier of less than 64 MiB is of no use");
+	if (len == 0 || len >= sizeof(m->nvme_dir))
+		return mc_err_set(err, -EINVAL, "--nvme: no directory");
+	if (text[0] == '/') {
+		memcpy(m->nvme_dir, text, len);
+	} else {
+		char cwd[PATH_MAX];
+
+		if (getcwd(cwd, sizeof(cwd)) == NULL || strlen(cwd) + len + 2 > sizeof(m->nvme_dir))
+			return mc_err_set(err, -EINVAL, "--nvme: give an absolute path");
+		len = (size_t)snprintf(
+			m->nvme_dir, sizeof(m->nvme_dir), "%s/%.*s", cwd, (int)len, text);
+	}
+	m->nvme_dir[len] = '\0';
+	return 0;
+}
+
+/*
+ * Where the DRAM tier of this mount lies: one place for each pair of remote and mountpoint, so that
+ * a restarted daemon finds what a crashed one left. Who cannot mount a tmpfs gets a directory on
+ * one.
+ */
+static int choose_dram_dir(struct mount *m, struct mc_err *err)
+{
+	cleanup_free char *text = NULL;
+	uint8_t digest[MC_SHA256_SIZE];
+	char hex[33], parent[64];
+	int n = asprintf(&text, "%s\n%s", mc_options_text(m->o, MC_OPT_REMOTE), m->mountpoint);
+	int r = n < 0 ? -ENOMEM : mc_sha256(text, (size_t)n, digest);
+
+	if (r < 0)
+		return mc_err_set(err, r, "out of memory");
+	mc_hex_encode(digest, 16, hex);
+	if (geteuid() == 0)
+		snprintf(parent, sizeof(parent), "/run/mooncakefs");
+	else
+		snprintf(parent, sizeof(parent), "/dev/shm/mooncakefs-%u", (unsigned)geteuid());
+	if (mkdir(parent, 0700) < 0 && errno != EEXIST) {
+		r = -errno;
+		return mc_err_set(err, r, "DRAM tier: %s: %s", parent, strerror(-r));
+	}
+	snprintf(m->dram_dir, sizeof(m->dram_dir), "%s/%s", parent, hex);
+	return 0;
+}
+
+static void choose_dram_size(struct mount *m)
+{
+	m->dram_bytes = mc_options_number(m->o, MC_OPT_DRAM);
+	if (m->dram_bytes == 0)
+		m->dram_bytes = mc_machine_memory("") / 4;
+	if (m->dram_bytes < DRAM_MIN)
+		m->dram_bytes = DRAM_MIN;
+	m->dram_bytes &= ~((UINT64_C(1) << MC_PAIR_SHIFT) - 1);
+}
+
+/* Refuses a living mount before its tiers are touched; a dead one is taken over later. */
+static int check_mountpoint(struct mount *m, const char *path, struct mc_err *err)
+{
+	struct mc_mount there;
+	struct stat st;
+	int r = mc_mount_resolve(path, m->mountpoint);
+
+	if (r < 0)
+		return mc_err_set(err, r, "%s: %s", path, strerror(-r));
+	if (mc_mount_find(m->mountpoint, &there) == 0 &&
+		strcmp(there.type, "fuse.mooncakefs") == 0 && stat(m->mountpoint, &st) == 0)
+		return mc_err_set(err, -EBUSY,
+			"a mooncakefs is mounted at %s already; 'mooncakefs umount %s' ends it",
+			m->mountpoint, path);
+	return 0;
+}
+
+static int prepare(struct mount *m, struct mc_err *err)
+{
+	const char *nvme = mc_options_text(m->o, MC_OPT_NVME);
+	int r = nvme == NULL ? 0 : parse_nvme(m, nvme, err);
+
+	if (r == 0)
+		r = check_mountpoint(m, m->o->args[0], err);
+	if (r == 0)
+		r = choose_dram_dir(m, err);
+	choose_dram_size(m);
+	return r;
+}
+
+static void on_event(void *ctx, const char *event, const char *text)
+{
+	(void)ctx;
+	mc_log(MC_LOG_WARNING, event, "text=\"%s\"", text);
+}
+
+static int open_store(struct mount *m, struct mc_err *err)
+{
+	uint64_t connections = mc_options_number(m->o, MC_OPT_CONNECTIONS);
+	const struct mc_store_opts opts = {.remote = m->remote,
+		.dram_dir = m->dram_dir,
+		.dram_capacity = m->dram_bytes,
+		.nvme_dir = m->nvme_dir[0] == '\0' ? NULL : m->nvme_dir,
+		.nvme_capacity = m->nvme_bytes,
+		.memory_budget = mc_options_number(m->o, MC_OPT_MEMORY),
+		.fetch_depth = (unsigned)(connections * mc_options_number(m->o, MC_OPT_DEPTH)),
+		.deadline_ms = (unsigned)mc_options_number(m->o, MC_OPT_DEADLINE) * 1000,
+		.event = on_event};
+	int r = mc_store_open(&opts, &m->store, err);
+
+	return r < 0 ? mc_err_prefix(err, r, "cache") : 0;
+}
+
+/* Indexes of manifests lie beside the NVMe tier; without one the JSON is parsed at each mount. */
+static int open_catalogue(struct mount *m, struct mc_err *err)
+{
+	char dir[PATH_MAX + 16];
+
+	snprintf(dir, sizeof(dir), "%s/manifests", m->nvme_dir);
+	return mc_catalogue_open(
+		m->remote, m->nvme_dir[0] == '\0' ? NULL : dir, &m->catalogue, err);
+}
+
+static void ready(void *ctx)
+{
+	struct mount *m = ctx;
+
+	mc_daemon_ready(&m->daemon);
+}
+
+static int serve(struct mount *m, struct mc_err *err)
+{
+	unsigned stop_ms = (unsigned)mc_options_number(m->o, MC_OPT_STOP_TIMEOUT) * 1000;
+	const struct mc_fs_opts opts = {.mountpoint = m->mountpoint,
+		.store = m->store,
+		.catalogue = m->catalogue,
+		.remote = m->remote,
+		.fuse_options = mc_options_flag(m->o, MC_OPT_ALLOW_OTHER) && geteuid() != 0
+			? "allow_other"
+			: NULL,
+		.no_passthrough = mc_options_flag(m->o, MC_OPT_NO_PASSTHROUGH),
+		.stop_deadline_ms = stop_ms / 3,
+		.stop_fd = -1,
+		.ready = ready,
+		.ctx = m};
+
+	return mc_fs_run(&opts, err);
+}
+
+/* The end of a stop that the remote or a disk holds up. */
+static void on_alarm(int sig)
+{
+	(void)sig;
+	_exit(MC_EXIT_FAILED);
+}
+
+static void close_all(struct mount *m)
+{
+	unsigned stop_s = (unsigned)mc_options_number(m->o, MC_OPT_STOP_TIMEOUT);
+
+	signal(SIGALRM, on_alarm);
+	alarm(stop_s - stop_s / 3);
+	mc_catalogue_close(m->catalogue);
+	if (m->store != NULL)
+		mc_store_close(m->store, false);
+	rmdir(m->dram_dir); /* stays when something is left in it */
+	mc_remote_close(m->remote);
+	alarm(0);
+}
+
+/* Every resident file is an open descriptor. */
+static void raise_file_limit(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur == l.rlim_max)
+		return;
+	l.rlim_cur = l.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &l) < 0)
+		mc_log(MC_LOG_WARNING, "limit", "files=%llu error=\"%s\"",
+			(unsigned long long)l.rlim_max, strerror(errno));
+}
+
+static int run(struct mount *m)
+{
+	struct mc_err err = {0};
+	int r, code = mc_open_remote(m->o, &m->remote);
+
+	if (code != 0)
+		return code;
+	raise_file_limit();
+	r = open_store(m, &err);
+	if (r == 0)
+		r = open_catalogue(m, &err);
+	if (r == 0)
+		r = serve(m, &err);
+	if (r == -ETIMEDOUT) {
+		mc_log(MC_LOG_ERROR, "stop", "error=\"the backend did not answer in time\"");
+		_exit(MC_EXIT_FAILED);
+	}
+	close_all(m);
+	if (r < 0) {
+		mc_log(MC_LOG_ERROR, "mount", "error=\"%s\"", err.text);
+		return mc_fail(&err, r);
+	}
+	return MC_EXIT_OK;
+}
+
+int mc_cmd_mount(const struct mc_options *o)
+{
+	bool foreground = mc_options_flag(o, MC_OPT_FOREGROUND);
+	struct mount m = {.o = o, .daemon = {.pipe = -1}};
+	struct mc_err err = {0};
+	int r;
+
+	if (mc_options_text(o, MC_OPT_REMOTE) == NULL)
+		return mc_open_remote(o, &m.remote);
+	r = prepare(&m, &err);
+	if (r == -EINVAL)
+		return mc_fail_usage(o, "%s", err.text);
+	if (r < 0)
+		return mc_fail(&err, r);
+	if (!foreground) {
+		r = mc_daemon_fork(&m.daemon);
+		if (r >= 0)
+			return r;
+	}
+	mc_log_open(!foreground, false);
+	return run(&m);
+}
