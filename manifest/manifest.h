@@ -19,8 +19,8 @@ struct mc_manifest; /* reference-counted */
 /* Parses untrusted JSON: every rule of docs/FORMAT.md, the offender named in err. -EBADMSG,
  * -ENOMEM. */
 int mc_manifest_parse(const void *json, size_t len, struct mc_manifest **ret, struct mc_err *err);
-/* The index of manifest id from path: -ENOENT, -EBADMSG (other id or format, damaged: parse anew).
- */
+/* The index of manifest id (NULL = whichever) from path: -ENOENT, -EBADMSG (other id or format, or
+ * damaged: parse the JSON anew). */
 int mc_manifest_load_index(
 	const char *path, const uint8_t id[MC_SHA256_SIZE], struct mc_manifest **ret);
 /* Writes the index to path by tmp + fsync + rename. */
