@@ -33,11 +33,11 @@ static void teardown(void)
 	r = NULL;
 }
 
-/* "base/name", in one of a few static buffers. */
+/* "base/name", in one of a few buffers of this thread. */
 static const char *at(const char *name)
 {
-	static char bufs[4][600];
-	static unsigned turn;
+	static __thread char bufs[4][600];
+	static __thread unsigned turn;
 	char *b = bufs[turn++ % 4];
 
 	snprintf(b, sizeof(bufs[0]), "%s/%s", base, name);
@@ -642,19 +642,16 @@ START_TEST(close_ends_reads_in_flight_exactly_once)
 {
 	static struct waiter w[CROWD];
 	uint8_t *buf = pattern((size_t)CROWD * 65536);
+	const char *path = at("a");
 	int ok = 0, shut = 0;
 
-	put_pattern(at("a"), 4 * MIB);
+	put_pattern(path, 4 * MIB);
 	for (int i = 0; i < CROWD; i++)
 		waiter_start(&w[i], "a-path-that-lives", 0, 1, buf);
 	for (int i = 0; i < CROWD; i++)
 		ck_assert_int_eq(waiter_wait(&w[i]), -ENOENT);
-	for (int i = 0; i < CROWD; i++) {
-		static char path[700];
-
-		snprintf(path, sizeof(path), "%s/a", base);
+	for (int i = 0; i < CROWD; i++)
 		waiter_start(&w[i], path, (uint64_t)i * 20000, 65536, buf + (size_t)i * 65536);
-	}
 	mc_remote_close(r);
 	for (int i = 0; i < CROWD; i++) {
 		ck_assert_int_eq(w[i].calls, 1);

@@ -292,11 +292,12 @@ static int call_begin(struct mc_remote *r, const char *path, bool root, struct m
 static int call_end(struct mc_remote *r, const struct mc_remote_call *c, int res)
 {
 	assert(res > -4096);
-	leave(r);
-	if (res >= 0)
-		return res;
-	atomic_fetch_add(&r->errors, 1);
-	return mc_err_set(c->err, res, "%s: %s: %s", r->url, c->path, strerror(-res));
+	if (res < 0) {
+		atomic_fetch_add(&r->errors, 1);
+		mc_err_set(c->err, res, "%s: %s: %s", r->url, c->path, strerror(-res));
+	}
+	leave(r); /* last: r may be freed now */
+	return res;
 }
 
 int mc_remote_stat(
