@@ -72,7 +72,8 @@ static bool take_locked(struct mc_store *s, struct behind *b, uint64_t block) MC
 	if (blk == NULL || blk->state != MC_BLK_VALID || blk->behind != MC_BEHIND_NONE)
 		return false;
 	if (s->behind_blocks >= s->max_behind) {
-		s->st.behind_skipped++;
+		if (p->todo.on == NULL)
+			mc_queue_push(&s->behind_todo, &p->todo);
 		return false;
 	}
 	run = mc_run_make_locked(s, f, block);
@@ -119,6 +120,31 @@ void mc_behind_start(struct mc_file *f, uint64_t block)
 	mc_nvme_write(&b->op);
 }
 
+/* The backlog has room: the next pair that waits for it. */
+static void start_next(struct mc_store *s)
+{
+	struct mc_work *w;
+	struct mc_pair *p;
+	struct mc_file *f = NULL;
+	uint64_t block = 0;
+
+	mc_mutex_lock(&s->lock);
+	w = s->stopping ? NULL : s->behind_todo.head;
+	if (w != NULL) {
+		mc_queue_take(&s->behind_todo, w);
+		p = (struct mc_pair *)((char *)w - offsetof(struct mc_pair, todo));
+		block = (uint64_t)p->index << 1;
+		f = mc_file_ref_locked(s, p->file);
+	}
+	mc_mutex_unlock(&s->lock);
+	if (f == NULL)
+		return;
+	mc_behind_start(f, block);
+	if (block + 1 < f->blocks)
+		mc_behind_start(f, block + 1);
+	mc_file_put(f);
+}
+
 static void behind_finish(struct mc_store *s, struct mc_work *w)
 {
 	struct behind *b = (struct behind *)w;
@@ -150,4 +176,5 @@ static void behind_finish(struct mc_store *s, struct mc_work *w)
 	mc_mutex_unlock(&s->lock);
 	mc_file_put(f);
 	free(b);
+	start_next(s);
 }

@@ -25,7 +25,6 @@ struct mc_job {
 	uint32_t len;
 	uint64_t deadline_ns;
 	bool prefetch;  /* nobody waits yet */
-	bool queued;    /* on demand, prefetch or no_room */
 	bool from_nvme; /* this transfer */
 	bool no_nvme;   /* NVMe failed: remote only */
 	uint8_t attempts;
@@ -58,7 +57,6 @@ int mc_fetch_block_locked(
 	job->len = mc_block_len(f->id.size, block);
 	job->deadline_ns = deadline_ns;
 	job->prefetch = prefetch;
-	job->queued = true;
 	mc_plan_init(&job->plan);
 	p->pins++;
 	p->blk[block & 1].state = MC_BLK_FILLING;
@@ -73,7 +71,7 @@ void mc_fetch_urgent_locked(struct mc_job *job, uint64_t deadline_ns)
 {
 	struct mc_store *s = job->file->store;
 
-	if (job->prefetch && job->queued) {
+	if (job->work.on == &s->prefetch) {
 		mc_queue_take(&s->prefetch, &job->work);
 		mc_queue_push(&s->demand, &job->work);
 		job->deadline_ns = deadline_ns;
@@ -307,7 +305,6 @@ static void park(struct mc_store *s, struct mc_job *job)
 {
 	mc_mutex_lock(&s->lock);
 	if (!job->prefetch && !s->stopping) {
-		job->queued = true;
 		s->in_flight--;
 		mc_queue_push(&s->no_room, &job->work);
 		mc_cond_signal(&s->tick);
@@ -326,7 +323,6 @@ static void job_start(struct mc_store *s, struct mc_work *w)
 	int r;
 
 	mc_mutex_lock(&s->lock);
-	job->queued = false;
 	stopping = s->stopping;
 	mc_mutex_unlock(&s->lock);
 	if (stopping) {

@@ -217,6 +217,8 @@ void mc_pair_free_locked(struct mc_store *s, struct mc_pair *p)
 	struct mc_file *f = p->file;
 
 	assert(p->pins == 0 && !mc_policy_linked(&p->entry));
+	if (p->todo.on != NULL)
+		mc_queue_take(&s->behind_todo, &p->todo);
 	f->pairs[p->index] = NULL;
 	f->n_pairs--;
 	free(p);

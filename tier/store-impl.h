@@ -25,8 +25,11 @@
 #define MC_RUN_SHIFT 3 /* NVMe space is evicted in runs of 8 blocks */
 #define MC_RUN_BLOCKS (1u << MC_RUN_SHIFT)
 
+struct mc_queue;
+
 struct mc_work {
 	struct mc_work *prev, *next;
+	struct mc_queue *on; /* the queue it is on, NULL = none */
 	void (*run)(struct mc_store *s, struct mc_work *w);
 };
 
@@ -55,6 +58,8 @@ struct mc_pair {
 	struct mc_file *file;         /* borrowed: the file owns its pairs */
 	uint32_t index;
 	uint32_t pins;
+	struct mc_work
+		todo; /* on store->behind_todo while a block of it waits to be written behind */
 	struct mc_pair_block blk[2];
 };
 
@@ -106,12 +111,13 @@ struct mc_store {
 	struct mc_queue ready;  /* completions */
 	struct mc_queue demand; /* jobs somebody waits for */
 	struct mc_queue prefetch;
-	struct mc_queue no_room;   /* jobs waiting for memory */
-	struct mc_queue verify;    /* NVMe images to read through, for the maintenance thread */
-	unsigned in_flight;        /* jobs started and not finished */
-	unsigned turns;            /* left to give; see T3 */
-	unsigned behind_blocks;    /* blocks on their way to NVMe */
-	uint64_t backing_bytes[2]; /* of files with passthrough openers */
+	struct mc_queue no_room;     /* jobs waiting for memory */
+	struct mc_queue behind_todo; /* pairs whose blocks found the backlog full */
+	struct mc_queue verify;      /* NVMe images to read through, for the maintenance thread */
+	unsigned in_flight;          /* jobs started and not finished */
+	unsigned turns;              /* left to give; see T3 */
+	unsigned behind_blocks;      /* blocks on their way to NVMe */
+	uint64_t backing_bytes[2];   /* of files with passthrough openers */
 	bool stopping;
 	struct mc_store_stats st;
 	/* Set at open. */
@@ -181,5 +187,5 @@ uint64_t mc_evict_dram(struct mc_store *s) MC_EXCLUDES(s->lock);
 uint64_t mc_evict_nvme(struct mc_store *s) MC_EXCLUDES(s->lock);
 
 /* store-behind.c */
-/* Writes a VALID block to NVMe from its DRAM image; skipped when the backlog is full. */
+/* Writes a VALID block to NVMe from its DRAM image, later when the backlog is full. */
 void mc_behind_start(struct mc_file *f, uint64_t block) MC_EXCLUDES(f->store->lock);

@@ -8,6 +8,7 @@
  */
 #include "tier/store-impl.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,6 +25,8 @@
 
 void mc_queue_push(struct mc_queue *q, struct mc_work *w)
 {
+	assert(w->on == NULL);
+	w->on = q;
 	w->next = NULL;
 	w->prev = q->tail;
 	if (q->tail != NULL)
@@ -36,6 +39,7 @@ void mc_queue_push(struct mc_queue *q, struct mc_work *w)
 
 void mc_queue_take(struct mc_queue *q, struct mc_work *w)
 {
+	assert(w->on == q);
 	if (w->prev != NULL)
 		w->prev->next = w->next;
 	else
@@ -45,6 +49,7 @@ void mc_queue_take(struct mc_queue *q, struct mc_work *w)
 	else
 		q->tail = w->prev;
 	w->prev = w->next = NULL;
+	w->on = NULL;
 	q->n--;
 }
 
@@ -230,7 +235,7 @@ static void set_bounds(struct mc_store *s)
 	s->turns = eighth / 2 < 1 ? 1 : (unsigned)(eighth / 2 > 16 ? 16 : eighth / 2);
 	s->max_prefetch = 4 * s->max_in_flight;
 	s->max_window = eighth < 2 * s->max_in_flight ? (unsigned)eighth : 2 * s->max_in_flight;
-	s->max_behind = eighth < 64 ? (unsigned)eighth : 64;
+	s->max_behind = eighth < 4 ? 4 : eighth < 64 ? (unsigned)eighth : 64;
 	s->n_workers = s->opts.workers > 0 ? s->opts.workers : default_workers();
 	if (s->n_workers > 4)
 		s->n_workers = 4;
