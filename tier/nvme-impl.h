@@ -74,6 +74,7 @@ struct mc_nvme {
 	int lock_fd;                /* owned */
 	bool direct, leases;
 	uint64_t capacity; /* bytes */
+	uint64_t journal_bytes;
 	uint8_t uuid[16];
 	unsigned commit_ms, probe_ms;
 	struct mc_file_id *recovered; /* owned */

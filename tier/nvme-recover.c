@@ -312,7 +312,8 @@ static int settle_table(struct mc_nvme *n)
 int mc_nvme_recover(struct mc_nvme *n, struct mc_err *err)
 {
 	cleanup_free char *dir = NULL;
-	struct mc_journal_opts o = {.io = n->io, .apply = apply, .ctx = n};
+	struct mc_journal_opts o = {
+		.io = n->io, .max_bytes = n->journal_bytes, .apply = apply, .ctx = n};
 	unsigned damaged = 0;
 	char folder[16];
 	int r;

@@ -246,6 +246,7 @@ int mc_nvme_open(const struct mc_nvme_opts *opts, struct mc_nvme **ret, struct m
 	n->capacity = opts->capacity;
 	n->commit_ms = opts->commit_ms != 0 ? opts->commit_ms : COMMIT_MS;
 	n->probe_ms = opts->probe_ms != 0 ? opts->probe_ms : PROBE_MS;
+	n->journal_bytes = opts->journal_bytes;
 	n->lock_fd = -1;
 	mc_mutex_init(&n->lock);
 	mc_cond_init(&n->idle);

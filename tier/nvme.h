@@ -23,6 +23,7 @@ struct mc_nvme_opts {
 	const struct mc_io *io; /* I/O table (io.h), NULL = the real one; tests inject faults */
 	unsigned commit_ms; /* how long a written block waits for others before its group is made durable;
 			       0 = 1,000 */
+	uint64_t journal_bytes; /* of its log, then a snapshot is written; 0 = 4 MiB. Not part of used */
 	unsigned probe_ms;  /* between probes of a bypassed tier; 0 = 10,000 */
 };
 
