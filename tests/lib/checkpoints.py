@@ -1,6 +1,7 @@
 """Writes generated checkpoints: real names, shapes, dtypes and sharding, cheap data.
 
-Data is sparse (holes) or patterned. In patterned data the 64-bit little-endian word w of a tensor
+Data is sparse (holes), patterned, or dots: the first 512 bytes of each tensor patterned and the
+rest a hole, so that every tensor of a huge checkpoint has a stored chunk. In patterned data the 64-bit little-endian word w of a tensor
 (bytes [8w, 8w+8) of its data, the last word cut short) is
 
     (seed + w * 0x00009E3779B97F4B) mod 2^64,   seed = first 8 bytes of SHA-256(name), little-endian
@@ -19,6 +20,7 @@ MASK = (1 << 64) - 1
 BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I16": 16,
         "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64,
         "F64": 64}
+DOT = 512
 _WRITE_WORDS = 1 << 17
 
 
@@ -85,8 +87,11 @@ def write_safetensors(path, named, fill="sparse"):
     head, place, size = header(named)
     with open(path, "wb") as f:
         f.write(head)
-        if fill == "pattern":
-            for name, (begin, end) in sorted(place.items(), key=lambda p: p[1]):
+        for name, (begin, end) in sorted(place.items(), key=lambda p: p[1]):
+            if fill == "dots":
+                f.seek(begin)
+                f.write(pattern(name, 0, min(DOT, end - begin)))
+            elif fill == "pattern":
                 for at in range(0, end - begin, 8 * _WRITE_WORDS):
                     f.write(pattern(name, at, min(8 * _WRITE_WORDS, end - begin - at)))
         f.truncate(size)
