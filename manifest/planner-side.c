@@ -7,8 +7,6 @@
 
 #include "tier/cleanup.h"
 
-#define MAX_BYTES (UINT64_C(1) << 62)
-
 struct tagged {
 	struct mc_shard shard;
 	uint64_t tag;
@@ -69,13 +67,14 @@ static int normalise(struct mc_shard *to, const struct mc_shard *from)
 	for (unsigned d = 0; d < from->box.rank; d++) {
 		uint64_t off = from->box.off[d], len = from->box.len[d];
 
-		if (off >= MAX_BYTES || len >= MAX_BYTES || from->place.stride[d] >= MAX_BYTES)
+		if (off >= MC_SIDE_MAX_BYTES || len >= MC_SIDE_MAX_BYTES ||
+			from->place.stride[d] >= MC_SIDE_MAX_BYTES)
 			return -EOVERFLOW;
 		to->box.off[d] = off;
 		to->box.len[d] = len;
 		to->place.stride[d] = from->place.stride[d];
 	}
-	return mc_box_volume(&to->box) < MAX_BYTES ? 0 : -EOVERFLOW;
+	return mc_box_volume(&to->box) < MC_SIDE_MAX_BYTES ? 0 : -EOVERFLOW;
 }
 
 static uint64_t hash_shards(const struct mc_shard *v, uint32_t n)

@@ -19,6 +19,7 @@ struct mc_shard {
 };
 
 #define MC_PATTERN_NONE UINT32_MAX
+#define MC_SIDE_MAX_BYTES (UINT64_C(1) << 62) /* volumes and far edges are below this */
 
 struct mc_pattern {
 	uint32_t first; /* in side->shard */

@@ -1,0 +1,683 @@
+/* Layout documents: patterns, meshes, rules, presets, and every way to be refused. */
+#include "manifest/layout-pattern.h"
+#include "manifest/planner.h"
+#include "manifest/preset.h"
+#include "tests/models.h"
+#include "tests/suite.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "manifest/dtype.h"
+
+static void expect_match(const char *pattern, const char *name, bool want)
+{
+	struct mc_name_pattern *p = NULL;
+	struct mc_err err = {{0}};
+	struct mc_match m;
+	int r = mc_name_pattern_open(pattern, &p, &err);
+
+	ck_assert_msg(r == 0, "%s: %s", pattern, err.text);
+	ck_assert_msg(mc_name_pattern_match(p, name, strlen(name), &m) == want, "%s on %s", pattern,
+		name);
+	mc_name_pattern_close(p);
+}
+
+START_TEST(globs_and_expressions_match_whole_names)
+{
+	static const struct {
+		const char *pattern, *name;
+		bool want;
+	} t[] = {
+		{"a.*.b", "a.x.b", true},
+		{"a.*.b", "a.x.y.b", false},
+		{"a.**.b", "a.x.y.b", true},
+		{"a.*", "a.", false},
+		{"a.**", "a.", true},
+		{"a.#.b", "a.17.b", true},
+		{"a.#.b", "a.x.b", false},
+		{"{a,b}.w", "b.w", true},
+		{"{a,b}.w", "c.w", false},
+		{"a?c", "abc", true},
+		{"a?c", "ac", false},
+		{"*.x*y", "a.xb.xcy", false},
+		{"**.x*y", "a.xb.xcy", true},
+		{"*a*b", "aaab", true},
+		{"**ab**ab", "xabxabab", true},
+		{"**.scale", "a.scales", false},
+		{"", "", true},
+		{"*", "a", true},
+		{"re:a.*b", "axxb", true},
+		{"re:a.*b", "axxbc", false},
+		{"re:(a|bc)+d?", "abcad", true},
+		{"re:[a-c]{2,3}", "abca", false},
+		{"re:[a-c]{2,3}", "abc", true},
+		{"re:[^.]+\\.\\d+", "ab.12", true},
+		{"re:[^.]+\\.\\d+", "a.b.12", false},
+		{"re:(?:x|y|z)*", "zyx", true},
+		{"re:", "", true},
+		{"re:(a*)*", "aaaa", true},
+		{"re:(a|a)*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac", false},
+	};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++)
+		expect_match(t[i].pattern, t[i].name, t[i].want);
+}
+END_TEST
+
+START_TEST(patterns_that_explode_or_are_broken_are_refused)
+{
+	static const char *const bad[] = {"re:(a{255}){255}", "re:a{3,2}", "re:(a", "re:a)",
+		"re:[a", "re:*a", "re:a\\q", "re:((((((((((a))))))))))", "{a,b", "a}b", "{a,{b}}",
+		"{a,#}.x", "#.#.#.#.#.#.#.#.#", "re:a{256}", "re:[z-a]"};
+	char longer[MC_PATTERN_MAX + 2], many[512] = "";
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		struct mc_name_pattern *p = NULL;
+		struct mc_err err = {{0}};
+
+		ck_assert_msg(mc_name_pattern_open(bad[i], &p, &err) == -EINVAL, "%s", bad[i]);
+		ck_assert_str_ne(err.text, "");
+		ck_assert_ptr_null(p);
+	}
+	memset(longer, 'a', sizeof(longer) - 1);
+	longer[sizeof(longer) - 1] = 0;
+	ck_assert_int_eq(
+		mc_name_pattern_open(longer, &(struct mc_name_pattern *){NULL}, NULL), -EINVAL);
+	for (int i = 0; i < 7; i++)
+		strcat(many, "{a,b}");
+	ck_assert_int_eq(
+		mc_name_pattern_open(many, &(struct mc_name_pattern *){NULL}, NULL), -EINVAL);
+}
+END_TEST
+
+START_TEST(captures_are_numbers_and_fill_templates)
+{
+	const char *name = "model.layers.12.mlp.experts.7.w1";
+	struct mc_name_pattern *p;
+	struct mc_match m;
+	uint64_t v;
+	char out[64];
+
+	ck_assert_int_eq(mc_name_pattern_open("model.layers.#.mlp.experts.#.*", &p, NULL), 0);
+	ck_assert_uint_eq(mc_name_pattern_captures(p), 3);
+	ck_assert(mc_name_pattern_match(p, name, strlen(name), &m));
+	ck_assert_int_eq(mc_match_number(&m, name, 2, &v), 0);
+	ck_assert_uint_eq(v, 7);
+	ck_assert_int_eq(mc_match_number(&m, name, 3, &v), -EINVAL);
+	ck_assert_int_eq(mc_match_expand(&m, name, "l{1}.{3}.e{2}", out, sizeof(out)), 0);
+	ck_assert_str_eq(out, "l12.w1.e7");
+	ck_assert_int_eq(mc_match_expand(&m, name, "{4}", out, sizeof(out)), -EINVAL);
+	mc_name_pattern_close(p);
+	ck_assert_int_eq(mc_name_pattern_open("re:model\\.layers\\.(\\d+)\\.(.*)", &p, NULL), 0);
+	ck_assert(mc_name_pattern_match(p, name, strlen(name), &m));
+	ck_assert_int_eq(mc_match_expand(&m, name, "{2}@{1}", out, sizeof(out)), 0);
+	ck_assert_str_eq(out, "mlp.experts.7.w1@12");
+	mc_name_pattern_close(p);
+}
+END_TEST
+
+#define HEAD "\"format\":\"reshard-layout\",\"version\":1,"
+#define TP2 HEAD "\"mesh\":{\"axes\":[[\"tp\",2]]},"
+
+START_TEST(bad_documents_are_refused_with_the_place)
+{
+	static const struct {
+		const char *text, *want;
+	} t[] = {
+		{"{}", "reshard-layout"},
+		{"{" HEAD "\"rules\":[]}", "\"mesh\" is missing"},
+		{"{" HEAD "\"mesh\":{\"axes\":[]},\"rules\":[]}", "/mesh"},
+		{"{" HEAD "\"mesh\":{\"axes\":[[\"tp\",0]]},\"rules\":[]}", "/mesh/axes/0"},
+		{"{" HEAD "\"mesh\":{\"axes\":[[\"a\",300],[\"b\",300]]},\"rules\":[]}",
+			"participants"},
+		{"{" HEAD "\"mesh\":{\"axes\":[[\"tp\",2]],\"derived\":{\"a\":{\"from\":[\"b\"]},"
+			  "\"b\":{\"from\":"
+		 "[\"a\"]}}},\"rules\":[]}",
+			"made from"},
+		{"{" HEAD "\"mesh\":{\"axes\":[[\"tp\",2]],\"derived\":{\"a\":{\"from\":[\"a\"]}}},"
+			  "\"rules\":[]}",
+			"/mesh/derived/a"},
+		{"{" HEAD "\"mesh\":{\"axes\":[[\"tp\",2]],\"derived\":{\"tp\":{\"from\":[]}}},"
+			  "\"rules\":[]}",
+			"base axis"},
+		{"{" TP2 "\"rules\":[{\"match\":\"**\",\"split\":[{\"axis\":\"ep\",\"dim\":0}]}]}",
+			"no axis \"ep\""},
+		{"{" TP2 "\"rules\":[{\"match\":\"**\",\"split\":[{\"axis\":\"tp\",\"dim\":9}]}]}",
+			"/rules/0/split/0/dim"},
+		{"{" TP2 "\"rules\":[{\"match\":\"**\"}]}", "does nothing"},
+		{"{" TP2 "\"rules\":[{\"match\":\"**\",\"replicate\":true,\"drop\":true}]}",
+			"exclude"},
+		{"{" TP2 "\"rules\":[{\"match\":\"**\",\"transpose\":true}]}", "not possible"},
+		{"{" TP2 "\"rules\":[{\"match\":\"**\",\"only\":{\"axis\":\"tp\",\"rank\":2}}]}",
+			"/rules/0/only/rank"},
+		{"{" TP2 "\"rules\":[{\"match\":\"**\",\"own\":[{\"axis\":\"tp\",\"index\":2,"
+			 "\"count\":4}]}]}",
+			"wildcard"},
+		{"{" TP2 "\"rules\":[{\"match\":\"re:(a{200}){200}\",\"drop\":true}]}",
+			"/rules/0/match"},
+		{"{" TP2 "\"rules\":[],\"bogus\":1}", "bogus"},
+		{"{" TP2 "\"rules\":[],\"x-note\":1,\"bogus\":1}", "bogus"},
+		{"{" TP2 "\"rules\":[],\"rules\":[]}", "uplicate"},
+		{"{" TP2 "\"rules\":[{\"match\":\"**\",\"split\":[{\"axis\":\"tp\",\"dim\":0},{"
+			 "\"axis\":\"tp\",\"dim\":0}]}]}",
+			"twice"},
+		{"{" TP2 "\"rules\":[{\"match\":\"**\",\"split\":[{\"axis\":\"tp\",\"dim\":0,"
+			 "\"kind\":\"sizes\",\"sizes\":"
+		 "[1,2,3]}]}]}",
+			"3 sizes for the 2 ranks"},
+	};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++) {
+		struct mc_layout *l = NULL;
+		struct mc_err err = {{0}};
+
+		ck_assert_msg(mc_layout_parse(t[i].text, strlen(t[i].text), &l, &err) < 0, "%s",
+			t[i].text);
+		ck_assert_ptr_null(l);
+		ck_assert_msg(
+			strstr(err.text, t[i].want) != NULL, "%s gives: %s", t[i].text, err.text);
+	}
+}
+END_TEST
+
+START_TEST(a_million_rules_are_refused)
+{
+	static const char rule[] = "{\"match\":\"a\",\"drop\":true},";
+	size_t one = strlen(rule), n = 5000, at;
+	char *text = malloc(n * one + 200);
+	struct mc_layout *l = NULL;
+	struct mc_err err = {{0}};
+
+	at = (size_t)sprintf(text, "{" TP2 "\"rules\":[");
+	for (size_t i = 0; i < n; i++, at += one)
+		memcpy(text + at, rule, one);
+	strcpy(text + at - 1, "]}");
+	ck_assert_int_eq(mc_layout_parse(text, strlen(text), &l, &err), -EBADMSG);
+	ck_assert_ptr_nonnull(strstr(err.text, "5000"));
+	free(text);
+	ck_assert_int_eq(mc_layout_parse("x", MC_LAYOUT_MAX_BYTES + 1, &l, &err), -E2BIG);
+}
+END_TEST
+
+/* Compiles a document for a table of tensors; returns the error or 0. */
+static int compile(const char *text, const char *config, const struct mc_layout_tensor *t,
+	uint32_t n, struct mc_layout **l, struct mc_sharding **s, struct mc_err *err)
+{
+	json_t *c = config != NULL ? json_loads(config, 0, NULL) : NULL;
+	struct mc_layout_in in = {.config = c, .tensors = t, .n_tensors = n};
+	int r;
+
+	memset(err, 0, sizeof(*err));
+	*l = NULL;
+	*s = NULL;
+	r = mc_layout_parse(text, strlen(text), l, err);
+	ck_assert_msg(r == 0, "%s: %s", text, err->text);
+	in.layout = *l;
+	r = mc_layout_compile(&in, s, err);
+	json_decref(c);
+	return r;
+}
+
+static void expect_refusal(const char *text, const char *config, const struct mc_layout_tensor *t,
+	uint32_t n, const char *const *words)
+{
+	struct mc_layout *l;
+	struct mc_sharding *s;
+	struct mc_err err;
+	int r = compile(text, config, t, n, &l, &s, &err);
+
+	ck_assert_msg(r < 0, "%s compiles", text);
+	for (; *words != NULL; words++)
+		ck_assert_msg(
+			strstr(err.text, *words) != NULL, "\"%s\" is not in: %s", *words, err.text);
+	mc_layout_free(l);
+}
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+START_TEST(what_does_not_fit_names_tensor_dimension_ranks_and_rule)
+{
+	static const struct mc_layout_tensor t[] = {{"model.a.weight", MC_DTYPE_BF16, 2, {6, 8}},
+		{"model.b.qweight", MC_DTYPE_I32, 2, {8, 8}}};
+	const char *ok = "{\"n\":2,\"a\":{\"b\":[3]}}";
+
+	expect_refusal("{" HEAD "\"mesh\":{\"axes\":[[\"tp\",4]]},\"rules\":[{\"match\":\"**."
+				"weight\",\"split\":[{\"axis\":"
+		       "\"tp\",\"dim\":0}]}]}",
+		ok, t, 1,
+		WORDS("model.a.weight", "dimension 0", "ranks 0 to 3 of axis tp", "/rules/0"));
+	expect_refusal("{" TP2 "\"rules\":[{\"match\":\"model.b.*\",\"replicate\":true}]}", ok, t,
+		2, WORDS("model.a.weight", "no rule"));
+	expect_refusal("{" TP2 "\"rules\":[{\"match\":\"**\",\"replicate\":true},{\"match\":\"c\","
+			       "\"drop\":true}]}",
+		ok, t, 2, WORDS("/rules/1", "no tensor matches"));
+	expect_refusal("{" TP2
+		       "\"rules\":[{\"match\":\"**\",\"split\":[{\"axis\":\"tp\",\"dim\":2}]}]}",
+		ok, t, 1, WORDS("model.a.weight", "dimension 2 of a tensor with 2"));
+	expect_refusal("{" TP2
+		       "\"rules\":[{\"match\":\"**\",\"split\":[{\"axis\":\"tp\",\"dim\":0}]}]}",
+		ok, t, 2, WORDS("model.b.qweight", "packed", "granule"));
+	expect_refusal("{" TP2 "\"params\":{\"u\":\"config:heads\"},\"rules\":[{\"match\":\"**\","
+			       "\"split\":[{\"axis\":\"tp\","
+		       "\"dim\":0,\"units\":\"u\"}]}]}",
+		ok, t, 1, WORDS("model.a.weight", "config.json has no heads"));
+	expect_refusal("{" TP2 "\"params\":{\"u\":\"v\",\"v\":\"u\"},\"rules\":[{\"match\":\"**\","
+			       "\"split\":[{\"axis\":\"tp\","
+		       "\"dim\":0,\"units\":\"u\"}]}]}",
+		ok, t, 1, WORDS("circle"));
+	expect_refusal("{" TP2 "\"rules\":[{\"match\":\"**\",\"split\":[{\"axis\":\"tp\",\"dim\":0,"
+			       "\"units\":\"config:n*2\"}]}]}",
+		ok, t, 1, WORDS("6 elements are not 4 units"));
+	expect_refusal(
+		"{" TP2
+		"\"quant\":[\"\",\"fp8\"],\"rules\":[{\"match\":\"**\",\"replicate\":true}]}",
+		"{\"quantization_config\":{\"quant_method\":\"gptq\"}}", t, 2, WORDS("gptq"));
+	expect_refusal("{" HEAD "\"mesh\":{\"axes\":[[\"pp\",2]]},\"layers\":{\"count\":4},"
+				"\"rules\":[{\"match\":\"**\",\"replicate\":"
+		       "true}]}",
+		ok, t, 2, WORDS("model.a.weight", "in no layer"));
+}
+END_TEST
+
+START_TEST(shapes_that_overflow_are_refused)
+{
+	static const struct mc_layout_tensor t[] = {
+		{"a", MC_DTYPE_BF16, 2, {UINT64_C(1) << 40, UINT64_C(1) << 40}}};
+
+	expect_refusal("{" TP2 "\"rules\":[{\"match\":\"**\",\"replicate\":true}]}", NULL, t, 1,
+		WORDS("tensor a", "overflows"));
+}
+END_TEST
+
+START_TEST(fp8_shards_off_the_block_grid_are_an_error_and_cover_takes_whole_blocks)
+{
+	static const struct mc_layout_tensor t[] = {{"w.weight", MC_DTYPE_F8_E4M3, 2, {384, 128}},
+		{"w.weight_scale_inv", MC_DTYPE_F32, 2, {3, 1}}};
+	char text[512];
+	struct mc_layout *l;
+	struct mc_sharding *s;
+	struct mc_rank_tensors v;
+	struct mc_err err;
+
+	for (int cover = 0; cover < 2; cover++) {
+		snprintf(text, sizeof(text),
+			"{" TP2 "\"rules\":[{\"match\":\"w.weight\",\"split\":[{\"axis\":\"tp\","
+				"\"dim\":0}]},"
+			"{\"match\":\"**_scale_inv\",\"follow\":{\"strip\":\"_scale_inv\","
+			"\"block\":[128,128],\"edge\":\"%s\"}}]}",
+			cover ? "cover" : "error");
+		if (!cover) {
+			expect_refusal(text, NULL, t, 2,
+				WORDS("w.weight_scale_inv", "dimension 0", "rank 0", "192",
+					"block of 128", "/rules/1"));
+			continue;
+		}
+		ck_assert_int_eq(compile(text, NULL, t, 2, &l, &s, &err), 0);
+		ck_assert_int_eq(mc_sharding_rank(s, 1, &v, &err), 0);
+		ck_assert_uint_eq(v.n, 2);
+		ck_assert_uint_eq(v.local[1].shape[0], 2);
+		ck_assert_uint_eq(v.piece[v.local[1].first].box.off[0], 1);
+		mc_rank_tensors_done(&v);
+		mc_sharding_free(s);
+		mc_layout_free(l);
+	}
+}
+END_TEST
+
+/* Layers per stage of a preset model with so many layers. */
+static void stage_counts(unsigned layers, const char *split, uint32_t pp, uint32_t *ret)
+{
+	char text[512], name[64][40];
+	struct mc_layout_tensor t[64];
+	struct mc_layout *l;
+	struct mc_sharding *s;
+	struct mc_err err;
+
+	memset(t, 0, sizeof(t));
+	for (unsigned i = 0; i < layers; i++) {
+		snprintf(name[i], sizeof(name[i]), "model.layers.%u.w", i);
+		t[i] = (struct mc_layout_tensor){
+			.name = name[i], .dtype = MC_DTYPE_BF16, .rank = 1, .shape = {4}};
+	}
+	snprintf(text, sizeof(text),
+		"{" HEAD "\"mesh\":{\"axes\":[[\"pp\",%u]]},\"layers\":{\"count\":%u,\"split\":%s},"
+		"\"rules\":[{\"match\":\"**\",\"replicate\":true}]}",
+		pp, layers, split);
+	ck_assert_msg(compile(text, NULL, t, layers, &l, &s, &err) == 0, "%s", err.text);
+	for (uint32_t i = 0; i < pp; i++) {
+		struct mc_rank_tensors v;
+
+		ck_assert_int_eq(mc_sharding_rank(s, i, &v, &err), 0);
+		ret[i] = v.n;
+		mc_rank_tensors_done(&v);
+	}
+	mc_sharding_free(s);
+	mc_layout_free(l);
+}
+
+START_TEST(sixty_one_layers_on_four_stages_as_the_engines_deal_them)
+{
+	static const uint32_t vllm[] = {15, 15, 16, 15}, sglang[] = {15, 15, 15, 16},
+			      list[] = {10, 20, 30, 1};
+	uint32_t got[4];
+
+	stage_counts(61, "\"vllm\"", 4, got);
+	ck_assert_mem_eq(got, vllm, sizeof(got));
+	stage_counts(61, "\"sglang\"", 4, got);
+	ck_assert_mem_eq(got, sglang, sizeof(got));
+	stage_counts(61, "[10,20,30,1]", 4, got);
+	ck_assert_mem_eq(got, list, sizeof(got));
+	stage_counts(60, "\"even\"", 4, got);
+	ck_assert_uint_eq(got[3], 15);
+}
+END_TEST
+
+static void open_preset(
+	const struct model *m, const char *mesh, struct mc_layout **l, struct mc_sharding **s)
+{
+	struct mc_err err = {{0}};
+	struct mc_layout_in in = {.config = m->config, .tensors = m->tensor, .n_tensors = m->n};
+	int r = mc_preset_layout(m->config, mesh, l, &err);
+
+	ck_assert_msg(r == 0, "%s %s: %s", m->name, mesh, err.text);
+	in.layout = *l;
+	r = mc_layout_compile(&in, s, &err);
+	ck_assert_msg(r == 0, "%s %s: %s", m->name, mesh, err.text);
+}
+
+static const struct mc_local *find(const struct mc_rank_tensors *v, const char *name)
+{
+	for (uint32_t i = 0; i < v->n; i++)
+		if (strcmp(v->local[i].name, name) == 0)
+			return &v->local[i];
+	return NULL;
+}
+
+START_TEST(key_value_heads_are_replicated_beyond_their_number)
+{
+	struct model m;
+	struct mc_layout *l;
+	struct mc_sharding *s;
+	struct mc_err err;
+
+	model_open(&m, "llama-3-8b", 1, 0, 1);
+	open_preset(&m, "tp16", &l, &s);
+	for (uint32_t r = 0; r < 16; r++) {
+		struct mc_rank_tensors v;
+		const struct mc_local *k;
+
+		ck_assert_int_eq(mc_sharding_rank(s, r, &v, &err), 0);
+		k = find(&v, "model.layers.0.self_attn.k_proj.weight");
+		ck_assert_ptr_nonnull(k);
+		ck_assert_uint_eq(k->shape[0], 128);
+		ck_assert_uint_eq(v.piece[k->first].box.off[0], r / 2 * 128);
+		k = find(&v, "model.layers.0.self_attn.q_proj.weight");
+		ck_assert_uint_eq(v.piece[k->first].box.off[0], r * 256);
+		mc_rank_tensors_done(&v);
+	}
+	mc_sharding_free(s);
+	mc_layout_free(l);
+	model_close(&m);
+}
+END_TEST
+
+START_TEST(vocabulary_is_padded_to_64_and_the_tail_has_no_source)
+{
+	static const struct mc_layout_tensor t[] = {{"e", MC_DTYPE_BF16, 2, {100, 4}}};
+	struct mc_layout *l;
+	struct mc_sharding *s;
+	struct mc_rank_tensors v;
+	struct mc_err err;
+
+	ck_assert_int_eq(compile("{" TP2 "\"rules\":[{\"match\":\"e\",\"split\":[{\"axis\":\"tp\","
+					 "\"dim\":0,\"pad\":64}]}]}",
+				 NULL, t, 1, &l, &s, &err),
+		0);
+	ck_assert_int_eq(mc_sharding_rank(s, 1, &v, &err), 0);
+	ck_assert_uint_eq(v.local[0].shape[0], 64);
+	ck_assert_uint_eq(v.n_pieces, 1);
+	ck_assert_uint_eq(v.piece[0].box.off[0], 64);
+	ck_assert_uint_eq(v.piece[0].box.len[0], 36);
+	mc_rank_tensors_done(&v);
+	mc_sharding_free(s);
+	mc_layout_free(l);
+}
+END_TEST
+
+START_TEST(a_tied_head_is_on_the_last_stage_and_moves_the_embedding_once)
+{
+	struct model m;
+	struct mc_layout *l;
+	struct mc_sharding *s;
+	struct mc_rank_tensors v;
+	struct mc_err err;
+
+	model_open(&m, "qwen2-0.5b", 4, 0, 1);
+	open_preset(&m, "tp2-pp2", &l, &s);
+	ck_assert_int_eq(mc_sharding_rank(s, 2, &v, &err), 0);
+	ck_assert_ptr_nonnull(find(&v, "lm_head.weight"));
+	ck_assert_ptr_null(find(&v, "model.embed_tokens.weight"));
+	ck_assert_uint_eq(find(&v, "lm_head.weight")->shape[0], 151936 / 2);
+	mc_rank_tensors_done(&v);
+	ck_assert_int_eq(mc_sharding_rank(s, 1, &v, &err), 0);
+	ck_assert_ptr_null(find(&v, "lm_head.weight"));
+	ck_assert_ptr_nonnull(find(&v, "model.embed_tokens.weight"));
+	mc_rank_tensors_done(&v);
+	mc_sharding_free(s);
+	mc_layout_free(l);
+	open_preset(&m, "tp2", &l, &s);
+	ck_assert_int_eq(mc_sharding_rank(s, 1, &v, &err), 0);
+	ck_assert_ptr_null(find(&v, "lm_head.weight"));
+	mc_rank_tensors_done(&v);
+	mc_sharding_free(s);
+	mc_layout_free(l);
+	model_close(&m);
+}
+END_TEST
+
+START_TEST(every_preset_compiles_on_its_usual_meshes)
+{
+	static const struct {
+		const char *model, *mesh;
+		uint32_t world;
+	} t[] = {{"llama-3-8b", "tp8", 8}, {"llama-3-70b", "tp4-pp2", 8},
+		{"llama-3-8b", "dp2-tp4", 8}, {"qwen2-0.5b", "tp2", 2}, {"qwen3-8b", "pp4", 4},
+		{"mixtral-8x7b", "tp2-ep2", 2}, {"mixtral-8x7b", "ep8", 8},
+		{"qwen-moe", "tp4-ep16", 16}, {"qwen-moe", "dp2-tp2-ep4", 4},
+		{"deepseek-v3", "tp8", 8}, {"deepseek-v3", "ep16", 16},
+		{"deepseek-v3", "tp8-pp2-ep8", 16}, {"deepseek-v3-mtp", "tp16", 16},
+		{"kimi-k2", "tp16", 16}, {"gpt-oss-20b", "tp8", 8}, {"gpt-oss-20b", "ep4", 4},
+		{"gpt-oss-20b", "tp4-ep2", 4}};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++) {
+		struct model m;
+		struct mc_layout *l;
+		struct mc_sharding *s;
+
+		model_open(&m, t[i].model, 4, 16, 1);
+		open_preset(&m, t[i].mesh, &l, &s);
+		ck_assert_uint_eq(mc_layout_world(l), t[i].world);
+		mc_sharding_free(s);
+		mc_layout_free(l);
+		model_close(&m);
+	}
+}
+END_TEST
+
+START_TEST(models_have_their_published_tensor_counts)
+{
+	static const struct {
+		const char *name;
+		uint32_t n;
+	} t[] = {{"llama-3-8b", 291}, {"llama-3-70b", 723}, {"deepseek-v3", 90427},
+		{"deepseek-v3-mtp", 91991}, {"kimi-k2", 139583}, {"mixtral-8x7b", 995},
+		{"qwen-moe", 18867}};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++) {
+		struct model m;
+
+		model_open(&m, t[i].name, 0, 0, 1);
+		ck_assert_uint_eq(m.n, t[i].n);
+		model_close(&m);
+	}
+}
+END_TEST
+
+START_TEST(mesh_names_that_make_no_sense_are_refused)
+{
+	static const struct {
+		const char *model, *mesh;
+		int want;
+	} t[] = {{"llama-3-8b", "tp0", -ENOENT}, {"llama-3-8b", "tp", -ENOENT},
+		{"llama-3-8b", "tp8-tp2", -ENOENT}, {"llama-3-8b", "xp8", -ENOENT},
+		{"llama-3-8b", "tp8-", -ENOENT}, {"llama-3-8b", "", -ENOENT},
+		{"llama-3-8b", "ep4", -EINVAL}, {"mixtral-8x7b", "dp3-tp2-ep4", -EINVAL},
+		{"llama-3-8b", "tp99999999999", -ENOENT}};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++) {
+		struct model m;
+		struct mc_layout *l = NULL;
+		struct mc_err err = {{0}};
+
+		model_open(&m, t[i].model, 1, 0, 1);
+		ck_assert_msg(mc_preset_layout(m.config, t[i].mesh, &l, &err) == t[i].want, "%s",
+			t[i].mesh);
+		ck_assert_ptr_null(l);
+		ck_assert_str_ne(err.text, "");
+		model_close(&m);
+	}
+}
+END_TEST
+
+START_TEST(fuse_and_stack_build_the_engines_expert_tensor)
+{
+	static const struct mc_layout_tensor t[] = {{"l.0.e.0.g", MC_DTYPE_BF16, 2, {4, 8}},
+		{"l.0.e.0.u", MC_DTYPE_BF16, 2, {4, 8}}, {"l.0.e.1.g", MC_DTYPE_BF16, 2, {4, 8}},
+		{"l.0.e.1.u", MC_DTYPE_BF16, 2, {4, 8}}};
+	struct mc_layout *l;
+	struct mc_sharding *s;
+	struct mc_rank_tensors v;
+	struct mc_side side;
+	struct mc_err err;
+	const struct mc_local_piece *p;
+
+	ck_assert_msg(compile("{" TP2 "\"rules\":[{\"match\":\"l.#.e.#.*\",\"split\":[{\"axis\":"
+				      "\"tp\",\"dim\":0}]}],\"emit\":{\"fuse\":"
+			      "[{\"name\":\"l.{1}.e.{2}.gu\",\"from\":[\"l.#.e.#.g\",\"l.#.e.#.u\"]"
+			      ",\"dim\":0}],\"stack\":[{\"name\":"
+			      "\"l.{1}.w13\",\"from\":\"l.#.e.#.gu\",\"index\":2}],\"rename\":[{"
+			      "\"match\":\"l.#.w13\",\"name\":\"w13_{1}\"}]}}",
+			      NULL, t, 4, &l, &s, &err) == 0,
+		"%s", err.text);
+	ck_assert_int_eq(mc_sharding_rank(s, 1, &v, &err), 0);
+	ck_assert_uint_eq(v.n, 1);
+	ck_assert_str_eq(v.local[0].name, "w13_0");
+	ck_assert_uint_eq(v.local[0].rank, 3);
+	ck_assert_uint_eq(v.local[0].shape[0], 2);
+	ck_assert_uint_eq(v.local[0].shape[1], 4);
+	ck_assert_uint_eq(v.local[0].n, 4);
+	p = &v.piece[3];
+	ck_assert_uint_eq(p->tensor, 3);
+	ck_assert_uint_eq(p->at[0], 1);
+	ck_assert_uint_eq(p->at[1], 2);
+	ck_assert_uint_eq(p->box.off[0], 2);
+	mc_rank_tensors_done(&v);
+	ck_assert_int_eq(mc_sharding_side(s, 0, &side, &err), 0);
+	ck_assert_uint_eq(
+		side.shard[side.pattern[side.of_tensor[3]].first].place.base, (32 + 16) * 2);
+	ck_assert_str_eq(mc_sharding_output_name(s, 3, 0), "w13_0");
+	mc_side_done(&side);
+	mc_sharding_free(s);
+	mc_layout_free(l);
+}
+END_TEST
+
+START_TEST(fused_qkv_in_parts_and_constants_and_zero_bias)
+{
+	static const struct mc_layout_tensor t[] = {
+		{"l.0.qkv", MC_DTYPE_BF16, 2, {16, 4}}, {"l.0.bias", MC_DTYPE_BF16, 1, {4}}};
+	struct mc_layout *l;
+	struct mc_sharding *s;
+	struct mc_rank_tensors v;
+	struct mc_err err;
+	const float one = 1;
+
+	ck_assert_msg(compile("{" HEAD "\"mesh\":{\"axes\":[[\"tp\",4]]},\"rules\":[{\"match\":\"l."
+				       "#.qkv\",\"split\":[{\"axis\":\"tp\",\"dim\":0,"
+			      "\"parts\":[{\"size\":8,\"units\":4},{\"size\":4,\"units\":2,"
+			      "\"over\":\"replicate\"},{\"size\":4,\"units\":2,\"over\":"
+			      "\"replicate\"}]}]},{\"match\":\"l.#.bias\",\"only\":{\"axis\":"
+			      "\"tp\",\"rank\":0,\"else\":\"zero\"}}],\"const\":[{\"name\":"
+			      "\"l.{1}.scale\",\"each\":\"l.#.qkv\",\"dtype\":\"F32\",\"shape\":[],"
+			      "\"value\":1.0}]}",
+			      NULL, t, 2, &l, &s, &err) == 0,
+		"%s", err.text);
+	ck_assert_int_eq(mc_sharding_rank(s, 3, &v, &err), 0);
+	ck_assert_uint_eq(v.n, 3);
+	ck_assert_str_eq(v.local[0].name, "l.0.bias");
+	ck_assert_uint_eq(v.local[0].n, 0);
+	ck_assert_str_eq(v.local[1].name, "l.0.qkv");
+	ck_assert_uint_eq(v.local[1].shape[0], 6);
+	ck_assert_uint_eq(v.local[1].n, 3);
+	ck_assert_uint_eq(v.piece[v.local[1].first].box.off[0], 6);
+	ck_assert_uint_eq(v.piece[v.local[1].first + 1].box.off[0], 10);
+	ck_assert_uint_eq(v.piece[v.local[1].first + 1].at[0], 2);
+	ck_assert_uint_eq(v.piece[v.local[1].first + 2].box.off[0], 14);
+	ck_assert_str_eq(v.local[2].name, "l.0.scale");
+	ck_assert(v.local[2].constant);
+	ck_assert_mem_eq(v.local[2].value, &one, 4);
+	mc_rank_tensors_done(&v);
+	mc_sharding_free(s);
+	mc_layout_free(l);
+}
+END_TEST
+
+START_TEST(experts_are_dealt_linearly_round_robin_or_by_a_table)
+{
+	static const char *const place[] = {"\"linear\"", "\"round_robin\"", "[1,1,0,2,0]"};
+	static const uint32_t want[3][5] = {{0, 0, 1, 1, 2}, {0, 1, 2, 0, 1}, {1, 1, 0, 2, 0}};
+	static const struct mc_layout_tensor t[] = {{"e.0", MC_DTYPE_BF16, 1, {4}},
+		{"e.1", MC_DTYPE_BF16, 1, {4}}, {"e.2", MC_DTYPE_BF16, 1, {4}},
+		{"e.3", MC_DTYPE_BF16, 1, {4}}, {"e.4", MC_DTYPE_BF16, 1, {4}}};
+
+	for (int i = 0; i < 3; i++) {
+		char text[512];
+		struct mc_layout *l;
+		struct mc_sharding *s;
+		struct mc_err err;
+
+		snprintf(text, sizeof(text),
+			"{" HEAD "\"mesh\":{\"axes\":[[\"ep\",3]]},\"rules\":[{\"match\":\"e.#\","
+				 "\"own\":[{\"axis\":"
+			"\"ep\",\"index\":1,\"count\":5,\"place\":%s}]}]}",
+			place[i]);
+		ck_assert_msg(compile(text, NULL, t, 5, &l, &s, &err) == 0, "%s", err.text);
+		for (uint32_t r = 0; r < 3; r++) {
+			struct mc_rank_tensors v;
+
+			ck_assert_int_eq(mc_sharding_rank(s, r, &v, &err), 0);
+			for (uint32_t e = 0; e < 5; e++)
+				ck_assert_uint_eq(find(&v, t[e].name) != NULL, want[i][e] == r);
+			mc_rank_tensors_done(&v);
+		}
+		mc_sharding_free(s);
+		mc_layout_free(l);
+	}
+}
+END_TEST
+
+SUITE_MAIN("layout", globs_and_expressions_match_whole_names,
+	patterns_that_explode_or_are_broken_are_refused, captures_are_numbers_and_fill_templates,
+	bad_documents_are_refused_with_the_place, a_million_rules_are_refused,
+	what_does_not_fit_names_tensor_dimension_ranks_and_rule, shapes_that_overflow_are_refused,
+	fp8_shards_off_the_block_grid_are_an_error_and_cover_takes_whole_blocks,
+	sixty_one_layers_on_four_stages_as_the_engines_deal_them,
+	key_value_heads_are_replicated_beyond_their_number,
+	vocabulary_is_padded_to_64_and_the_tail_has_no_source,
+	a_tied_head_is_on_the_last_stage_and_moves_the_embedding_once,
+	every_preset_compiles_on_its_usual_meshes, models_have_their_published_tensor_counts,
+	mesh_names_that_make_no_sense_are_refused, fuse_and_stack_build_the_engines_expert_tensor,
+	fused_qkv_in_parts_and_constants_and_zero_bias,
+	experts_are_dealt_linearly_round_robin_or_by_a_table)
