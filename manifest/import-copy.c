@@ -264,6 +264,20 @@ static void leave_note(struct mc_import *im, const struct mc_import_chunk *c)
 	mc_import_journal_add(im->journal, &note);
 }
 
+static int put_failed(const struct mc_import_file *f, int code, struct mc_err *err)
+{
+	struct mc_err why = *err;
+
+	if (code != -ENOSPC && code != -EDQUOT)
+		return mc_err_prefix(err, code, "import of %s", f->open_path);
+	err->text[0] = '\0';
+	return mc_err_set(err, code,
+		"import of %s: the remote is full (%s); nothing was published; make room and give "
+		"the "
+		"same command again: what is there is not read again",
+		f->open_path, why.text);
+}
+
 static int copy_chunk(
 	struct mc_import *im, unsigned worker, struct mc_import_chunk *c, struct mc_err *err)
 {
@@ -281,7 +295,7 @@ static int copy_chunk(
 	if (r == 0)
 		r = store(im, c, buf, err);
 	if (r < 0)
-		return mc_err_prefix(err, r, "import of %s", f->open_path);
+		return put_failed(f, r, err);
 	leave_note(im, c);
 	return 0;
 }

@@ -101,30 +101,18 @@ static void choose_dram_size(struct mount *m)
 	m->dram_bytes &= ~((UINT64_C(1) << MC_PAIR_SHIFT) - 1);
 }
 
-/* Refuses a living mount before its tiers are touched; a dead one is taken over later. */
-static int check_mountpoint(struct mount *m, const char *path, struct mc_err *err)
-{
-	struct mc_mount there;
-	struct stat st;
-	int r = mc_mount_resolve(path, m->mountpoint);
-
-	if (r < 0)
-		return mc_err_set(err, r, "%s: %s", path, strerror(-r));
-	if (mc_mount_find(m->mountpoint, &there) == 0 &&
-		strcmp(there.type, "fuse.mooncakefs") == 0 && stat(m->mountpoint, &st) == 0)
-		return mc_err_set(err, -EBUSY,
-			"a mooncakefs is mounted at %s already; 'mooncakefs umount %s' ends it",
-			m->mountpoint, path);
-	return 0;
-}
-
 static int prepare(struct mount *m, struct mc_err *err)
 {
 	const char *nvme = mc_options_text(m->o, MC_OPT_NVME);
 	int r = nvme == NULL ? 0 : parse_nvme(m, nvme, err);
 
 	if (r == 0)
-		r = check_mountpoint(m, m->o->args[0], err);
+		r = mc_fs_check_mountpoint(m->o->args[0], err);
+	if (r == 0) {
+		r = mc_mount_resolve(m->o->args[0], m->mountpoint);
+		if (r < 0)
+			mc_err_set(err, r, "%s: %s", m->o->args[0], strerror(-r));
+	}
 	if (r == 0)
 		r = choose_dram_dir(m, err);
 	choose_dram_size(m);

@@ -1,0 +1,56 @@
+#!/bin/bash
+# What the program says and how it ends: help, mistakes, exit codes.
+set -euo pipefail
+
+program=$MC_BUILD/mooncakefs
+export XDG_STATE_HOME=$MC_TMP/state
+fail() { echo "FAILED: $*"; exit 1; }
+
+# expect CODE TEXT ARG...: exit code, and a text in what is printed.
+expect()
+{
+	local code=$1 text=$2 rc=0
+	shift 2
+
+	"$program" "$@" >"$MC_TMP/out" 2>&1 </dev/null || rc=$?
+	[ $rc = "$code" ] || { cat "$MC_TMP/out"; fail "$*: exit code $rc, not $code"; }
+	[ -z "$text" ] || grep -qF -- "$text" "$MC_TMP/out" || { cat "$MC_TMP/out"; fail "$*: no \"$text\""; }
+}
+
+expect 0 'Usage: mooncakefs COMMAND' --help
+expect 0 'mooncakefs ' --version
+expect 2 'Usage: mooncakefs COMMAND'
+expect 2 'did you mean "import"?' imprt
+expect 2 'no command "xyzzy"' xyzzy
+for command in import ls verify export mount umount version help; do
+	expect 0 "Usage: mooncakefs $command" help $command
+	expect 0 'Exit codes: 0 done' $command --help
+	expect 2 'unknown option --frobnicate' $command --frobnicate
+done
+expect 2 'did you mean --strict?' import a o/m --stirct
+expect 2 'missing argument; usage: mooncakefs import SRC' import
+expect 2 'too many arguments: "c"' import a o/m c
+expect 2 'which remote? Give --remote' ls
+expect 2 'which remote? Give --remote' mount "$MC_TMP"
+expect 1 "$MC_TMP/none" ls --remote "dir:$MC_TMP/none"
+expect 1 'ftp://x' ls --remote ftp://x
+mkdir "$MC_TMP/remote"
+remote=(--remote "dir:$MC_TMP/remote")
+expect 0 '' ls "${remote[@]}"
+expect 1 'o/m' ls o/m "${remote[@]}"
+expect 1 'o/m' verify o/m "${remote[@]}"
+expect 1 'o/m' export o/m@v1 "$MC_TMP/dest" "${remote[@]}"
+expect 2 'no-slash' import "$MC_TMP" no-slash "${remote[@]}"
+expect 2 '' import "$MC_TMP" ../m "${remote[@]}"
+expect 1 "$MC_TMP/nowhere" import "$MC_TMP/nowhere" o/m "${remote[@]}"
+expect 1 'nothing is mounted at' umount "$MC_TMP"
+expect 1 'not ours' umount /proc
+expect 2 '--nvme: "12XB" is not a size' mount "$MC_TMP" "${remote[@]}" --nvme "/n,12XB"
+expect 1 "$MC_TMP/nowhere" mount "$MC_TMP/nowhere" "${remote[@]}"
+echo '{"dram": "1GiB", "remtoe": "x"}' >"$MC_TMP/config.json"
+expect 2 'unknown key "remtoe"; did you mean "remote"?' ls --config "$MC_TMP/config.json"
+echo "{\"remote\": \"dir:$MC_TMP/remote\"}" >"$MC_TMP/config.json"
+expect 0 '' ls --config "$MC_TMP/config.json"
+rc=0
+"$program" help >/dev/full 2>"$MC_TMP/out" || rc=$?
+[ $rc = 1 ] || fail "a full standard output: exit code $rc"

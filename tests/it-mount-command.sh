@@ -1,0 +1,75 @@
+#!/bin/bash
+# The mount command from the outside: background and its errors, a second mount, a busy one, SIGTERM.
+set -euo pipefail
+
+program=$MC_BUILD/mooncakefs
+export XDG_STATE_HOME=$MC_TMP/state
+mnt=$MC_TMP/mnt
+remote=(--remote "dir:$MC_TMP/remote" --dram 64MiB)
+fail() { echo "FAILED: $*"; exit 1; }
+mounted() { grep -qF " $mnt fuse.mooncakefs " /proc/self/mounts; }
+cleanup()
+{
+	mounted && "$program" umount --lazy "$mnt"
+	[ -z "${reader:-}" ] || kill "$reader" 2>/dev/null
+	return 0
+}
+
+[ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || { echo 'needs root and /dev/fuse'; exit 77; }
+trap cleanup EXIT
+mkdir -p "$MC_TMP/remote" "$MC_TMP/src" "$mnt"
+echo hello >"$MC_TMP/src/file"
+"$program" import "$MC_TMP/src" o/m@v1 --remote "dir:$MC_TMP/remote"
+
+# Ready means ready, and nothing of the caller is kept open: the pipe ends although the daemon lives.
+out=$("$program" mount "$mnt" "${remote[@]}" 2>&1) || fail "mount: $out"
+[ -z "$out" ] || fail "mount prints: $out"
+[ "$(cat "$mnt/checkpoints/o/m/file")" = hello ] || fail 'the file'
+rc=0
+"$program" mount "$mnt" "${remote[@]}" 2>"$MC_TMP/err" || rc=$?
+[ $rc = 1 ] && grep -q 'already' "$MC_TMP/err" || fail "a second mount: $rc $(cat "$MC_TMP/err")"
+
+# Busy: who, and exit code 4; the mount lives on.
+sleep 1000 <"$mnt/checkpoints/o/m/file" &
+reader=$!
+rc=0
+"$program" umount "$mnt" 2>"$MC_TMP/err" || rc=$?
+[ $rc = 4 ] || fail "umount of a busy mount: $rc"
+grep -q "process $reader (sleep): open file" "$MC_TMP/err" || fail "holder: $(cat "$MC_TMP/err")"
+mounted || fail 'not mounted any more'
+"$program" umount --lazy "$mnt"
+mounted && fail 'still mounted'
+kill $reader
+wait $reader 2>/dev/null || true
+reader=
+
+# Options from a file and from -o; the daemon is gone when umount returns, so the NVMe tier is free.
+echo "{\"remote\": \"dir:$MC_TMP/remote\", \"dram\": \"64MiB\"}" >"$MC_TMP/config.json"
+for i in 1 2 3; do
+	"$program" mount "$mnt" --config "$MC_TMP/config.json" -o "ro,nvme=$MC_TMP/nvme\\,128MiB"
+	[ "$(cat "$mnt/checkpoints/o/m/file")" = hello ] || fail "round $i"
+	"$program" umount "$mnt"
+done
+
+# What goes wrong before it is ready is told by the command itself.
+rc=0
+"$program" mount "$mnt" --remote "dir:$MC_TMP/absent" 2>"$MC_TMP/err" || rc=$?
+[ $rc = 1 ] && grep -q "$MC_TMP/absent" "$MC_TMP/err" || fail "absent remote: $rc $(cat "$MC_TMP/err")"
+"$program" mount "$mnt" "${remote[@]}" --nvme "$MC_TMP/nvme,128MiB"
+mkdir "$MC_TMP/mnt2"
+rc=0
+"$program" mount "$MC_TMP/mnt2" "${remote[@]}" --nvme "$MC_TMP/nvme,128MiB" 2>"$MC_TMP/err" || rc=$?
+[ $rc = 1 ] && grep -q "$MC_TMP/nvme" "$MC_TMP/err" || fail "shared NVMe: $rc $(cat "$MC_TMP/err")"
+"$program" umount "$mnt"
+
+# SIGTERM ends a mount in the foreground with 0.
+"$program" mount -f "$mnt" "${remote[@]}" 2>"$MC_TMP/log" &
+pid=$!
+until grep -q event=mounted "$MC_TMP/log"; do
+	kill -0 $pid || fail "foreground: $(cat "$MC_TMP/log")"
+	read -rt 0.05 <> <(:) || :
+done
+kill -TERM $pid
+wait $pid || fail "SIGTERM: $?"
+mounted && fail 'still mounted after SIGTERM'
+exit 0
