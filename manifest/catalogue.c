@@ -6,12 +6,13 @@
  * the id; 4. an index file is named by the id of the manifest it was made from.
  */
 #include "manifest/catalogue.h"
-#include "tier/cleanup.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "tier/cleanup.h"
 
 #define ID_TEXT (MC_SHA256_HEX + 1) /* bytes of manifest.id: hex, newline */
 #define REV_PATH (64 + 3 * (MC_NAME_MAX + 1))

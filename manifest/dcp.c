@@ -1,9 +1,10 @@
 /* DCP_SHARDING_INFO: reading it, and checking that the parts of each tensor make a whole. */
 #include "manifest/dcp.h"
-#include "manifest/json.h"
-#include "tier/cleanup.h"
 
 #include <string.h>
+
+#include "manifest/json.h"
+#include "tier/cleanup.h"
 
 #define MAX_DEPTH 16
 

@@ -1,11 +1,12 @@
 /* model.safetensors.index.json: which file holds which tensor. */
 #include "manifest/hf-index.h"
-#include "manifest/json.h"
-#include "manifest/path.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "manifest/json.h"
+#include "manifest/path.h"
 
 #define MAX_DEPTH 32 /* the metadata may hold anything */
 

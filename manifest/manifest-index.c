@@ -6,7 +6,6 @@
  * made from the JSON; 3. offset 0 of the strings is "".
  */
 #include "manifest/manifest-index.h"
-#include "tier/cleanup.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -15,6 +14,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+
+#include "tier/cleanup.h"
 
 #define INDEX_VERSION 1
 #define INDEX_ALIGN 64 /* bytes; sections start at a cache line */

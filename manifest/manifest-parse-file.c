@@ -1,13 +1,13 @@
-/* Parsing one element of "files": type and names, holes, spans, external file, checksums, digest.
- */
-#include "manifest/base64.h"
-#include "manifest/file-digest.h"
+/* Parsing one element of "files": names, holes, spans, external file, checksums, digest. */
 #include "manifest/manifest-parse.h"
-#include "manifest/path.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
+
+#include "manifest/base64.h"
+#include "manifest/file-digest.h"
+#include "manifest/path.h"
 
 static int parse_holes(struct mc_parse *p, const json_t *holes, struct mc_index_entry *e)
 {

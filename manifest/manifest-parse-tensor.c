@@ -1,9 +1,10 @@
 /* Parsing the tensor table of a manifest: columns of equal length, sorted by name. */
-#include "manifest/dtype.h"
 #include "manifest/manifest-parse.h"
 
 #include <errno.h>
 #include <string.h>
+
+#include "manifest/dtype.h"
 
 struct columns {
 	const json_t *dtype, *file, *len, *name, *off, *shape;

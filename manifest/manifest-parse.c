@@ -1,14 +1,17 @@
 /* Parsing the JSON of a manifest, which is untrusted: the top level, chunks, and shared readers. */
-#include "manifest/file-digest.h"
 #include "manifest/manifest-parse.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "manifest/file-digest.h"
+
 #define FORMAT_NAME "mooncakefs-manifest"
 #define FORMAT_VERSION 1
+#define TRIM_BYTES (1u << 20)
 #define MAX_DEPTH 16 /* the format needs 5; x- keys may hold more */
 
 int mc_parse_bad(const struct mc_parse *p, const char *fmt, ...)
@@ -254,6 +257,10 @@ int mc_manifest_parse(const void *json, size_t len, struct mc_manifest **ret, st
 	if (r == 0)
 		r = parse_document(&p, root);
 	json_decref(root);
+	/* The document took several times the text in small pieces, which the allocator would keep.
+	 */
+	if (len >= TRIM_BYTES)
+		malloc_trim(0);
 	if (r == -EOVERFLOW)
 		r = mc_err_set(err, -EBADMSG, "manifest: more than 2^32 records of one kind");
 	if (r == 0)

@@ -1,9 +1,10 @@
 /* A file of a manifest as a source for the store: plans, block checksums, data and holes. */
 #include "manifest/manifest-index.h"
-#include "tier/cleanup.h"
 
 #include <assert.h>
 #include <string.h>
+
+#include "tier/cleanup.h"
 
 struct file_source {
 	struct mc_source base;

@@ -1,11 +1,12 @@
 /* Writing the canonical JSON of a manifest: keys sorted, integers only, no white space. */
-#include "manifest/base64.h"
-#include "manifest/json-out.h"
 #include "manifest/manifest-writer.h"
-#include "tier/cleanup.h"
 
 #include <endian.h>
 #include <string.h>
+
+#include "manifest/base64.h"
+#include "manifest/json-out.h"
+#include "tier/cleanup.h"
 
 static int item_order(const void *a, const void *b)
 {

@@ -1,9 +1,10 @@
 /* Writing the tensor table of a manifest: columns, with dtypes and shapes held once. */
-#include "manifest/dtype.h"
 #include "manifest/manifest-writer.h"
-#include "tier/cleanup.h"
 
 #include <string.h>
+
+#include "manifest/dtype.h"
+#include "tier/cleanup.h"
 
 /* What the columns refer to. */
 struct tables {

@@ -5,14 +5,15 @@
  * and adjacent holes are one span; 3. the file's digest stands in its item.
  */
 #include "manifest/manifest-writer.h"
+
+#include <string.h>
+
 #include "manifest/dtype.h"
 #include "manifest/file-digest.h"
 #include "manifest/json.h"
 #include "manifest/path.h"
 #include "manifest/utf8.h"
 #include "tier/cleanup.h"
-
-#include <string.h>
 
 int mc_writer_open(struct mc_writer **ret)
 {

@@ -1,8 +1,9 @@
 /* Rules for names that come from outside. */
 #include "manifest/path.h"
-#include "manifest/utf8.h"
 
 #include <string.h>
+
+#include "manifest/utf8.h"
 
 static const char *component_fault(const char *p, size_t len)
 {

@@ -1,13 +1,14 @@
 /* Writing safetensors headers: page-sized tensors first, so that every large matrix is
  * page-aligned. */
-#include "manifest/dtype.h"
-#include "manifest/json-out.h"
 #include "manifest/safetensors.h"
-#include "manifest/utf8.h"
-#include "tier/cleanup.h"
 
 #include <endian.h>
 #include <string.h>
+
+#include "manifest/dtype.h"
+#include "manifest/json-out.h"
+#include "manifest/utf8.h"
+#include "tier/cleanup.h"
 
 static int check_text(const char *what, const char *text, struct mc_err *err)
 {

@@ -1,13 +1,14 @@
 /* Parsing safetensors headers: every rule of the format, in the order the format checks them. */
 #include "manifest/safetensors.h"
-#include "manifest/dtype.h"
-#include "manifest/json.h"
-#include "manifest/utf8.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "manifest/dtype.h"
+#include "manifest/json.h"
+#include "manifest/utf8.h"
 
 #define MAX_DEPTH 64 /* unknown keys of an entry may hold anything */
 #define METADATA "__metadata__"

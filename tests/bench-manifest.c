@@ -220,9 +220,10 @@ static int parse(const char *json_path, const char *index)
 	r = mc_manifest_save_index(m, index, &e);
 	if (r < 0)
 		die("save", r, &e);
-	printf(",\"save_s\":%.3f}\n", seconds(t));
-	mc_manifest_unref(m);
+	printf(",\"save_s\":%.3f", seconds(t));
 	free(json);
+	printf(",\"after_bytes\":%ld}\n", status_bytes("VmRSS:"));
+	mc_manifest_unref(m);
 	return 0;
 }
 
