@@ -6,7 +6,8 @@
  * 2. A dir_fd is in the map or dead; it is freed by the last of its references, and only a dead one
  *    can lose its last reference: the map holds one.
  * 3. The object is looked at (fstat) before each read: a removed inode, a broken guard, or a
- *    descriptor older than FD_TTL_NS leads to one new open before the answer is -ESTALE.
+ *    path that no longer leads there after FD_TTL_NS lead to one new open before the answer is
+ * -ESTALE.
  */
 #include "tier/remote-dir.h"
 
@@ -29,8 +30,9 @@ struct dir_fd {
 	_Atomic bool direct_refused; /* the file system does not take O_DIRECT */
 	dev_t dev;
 	ino_t ino;
-	uint64_t opened_ns;
-	unsigned refs; /* under reads.lock; the map's included */
+	uint64_t instance; /* of this open inode: two that were open at once never share it */
+	uint64_t seen_ns;  /* when the path was last known to lead here; under reads.lock */
+	unsigned refs;     /* under reads.lock; the map's included */
 };
 
 /* A read in the ring. */
@@ -101,28 +103,56 @@ static int fd_open(struct mc_dir *d, const char *path, struct dir_fd **ret)
 	f->direct_fd = DIRECT_UNTRIED;
 	f->dev = st.st_dev;
 	f->ino = st.st_ino;
-	f->opened_ns = mc_now_ns();
+	f->seen_ns = mc_now_ns();
+	f->instance = atomic_fetch_add(&d->reads.instances, 1);
 	f->refs = 1;
 	*ret = f;
 	return 0;
+}
+
+/* Whether the path still leads to the inode that f holds open (and whose number is thus not
+ * reused). */
+static bool still_there(struct mc_dir *d, const char *path, const struct dir_fd *f)
+{
+	cleanup_close int fd = mc_dir_open_at(d, path, O_PATH, 0);
+	struct stat st;
+
+	return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == f->dev && st.st_ino == f->ino;
+}
+
+/* The kept descriptor of that path with a reference, or NULL. */
+static struct dir_fd *fd_kept(struct mc_dir *d, const char *path)
+{
+	struct mc_dir_reads *rs = &d->reads;
+	uint64_t now = mc_now_ns();
+	struct dir_fd *f;
+	bool old;
+
+	mc_mutex_lock(&rs->lock);
+	f = mc_lru_find(&rs->fds, path);
+	old = f != NULL && now - f->seen_ns > FD_TTL_NS;
+	if (f != NULL)
+		f->refs++;
+	mc_mutex_unlock(&rs->lock);
+	if (!old)
+		return f;
+	if (!still_there(d, path, f)) {
+		fd_put(rs, f, true);
+		return NULL;
+	}
+	mc_mutex_lock(&rs->lock);
+	f->seen_ns = now;
+	mc_mutex_unlock(&rs->lock);
+	return f;
 }
 
 /* A reference to the open file of that path; *ret_fresh when it was opened for this call. */
 static int fd_get(struct mc_dir *d, const char *path, struct dir_fd **ret, bool *ret_fresh)
 {
 	struct mc_dir_reads *rs = &d->reads;
-	struct dir_fd *f, *other;
+	struct dir_fd *f = fd_kept(d, path), *other;
 	int r;
 
-	mc_mutex_lock(&rs->lock);
-	f = mc_lru_find(&rs->fds, path);
-	if (f != NULL && mc_now_ns() - f->opened_ns > FD_TTL_NS) {
-		fd_drop_locked(rs, f);
-		f = NULL;
-	}
-	if (f != NULL)
-		f->refs++;
-	mc_mutex_unlock(&rs->lock);
 	*ret_fresh = f == NULL;
 	if (f != NULL) {
 		*ret = f;
@@ -133,12 +163,18 @@ static int fd_get(struct mc_dir *d, const char *path, struct dir_fd **ret, bool 
 		return r;
 	mc_mutex_lock(&rs->lock);
 	other = mc_lru_find(&rs->fds, path);
-	if (other != NULL) /* another thread was as quick, with an older open */
-		fd_drop_locked(rs, other);
-	if (mc_lru_insert(&rs->fds, &f->node, path) == 0)
-		f->refs++;
-	while (rs->fds.n > MAX_FDS)
-		fd_drop_locked(rs, mc_lru_oldest(&rs->fds));
+	if (other != NULL && other->dev == f->dev && other->ino == f->ino) {
+		other->refs++; /* another thread was as quick: one instance for both */
+		fd_unref_locked(f);
+		f = other;
+	} else {
+		if (other != NULL)
+			fd_drop_locked(rs, other);
+		if (mc_lru_insert(&rs->fds, &f->node, path) == 0)
+			f->refs++;
+		while (rs->fds.n > MAX_FDS)
+			fd_drop_locked(rs, mc_lru_oldest(&rs->fds));
+	}
 	mc_mutex_unlock(&rs->lock);
 	*ret = f;
 	return 0;
@@ -251,6 +287,7 @@ static void io_done(struct mc_uring_req *u, int64_t res)
 		submit(io);
 		return;
 	}
+	req->instance = io->f->instance;
 	fd_put(&d->reads, io->f, res == -ESTALE);
 	free(io);
 	if (res == -ESTALE && ++req->priv[0] < MAX_TRIES)

@@ -18,7 +18,8 @@ struct mc_dir_reads {
 	bool stopping MC_GUARDED_BY(lock);
 	pthread_t threads[2];
 	unsigned n_threads;
-	struct mc_uring *uring; /* owned */
+	struct mc_uring *uring;     /* owned */
+	_Atomic uint64_t instances; /* handed out */
 };
 
 /* Directories whose entries are not durable yet. See remote-dir-put.c. */

@@ -153,6 +153,7 @@ static void inner_done(struct mc_remote_read *req, int res)
 {
 	struct fault_read *t = req->ctx;
 
+	t->outer->instance = req->instance;
 	if (res == 0)
 		damage(&t->v, req->buf, req->len);
 	read_end(t, t->v.hit && t->v.r.kind == MC_FAULT_LOST ? t->v.r.error : res);

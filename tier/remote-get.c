@@ -25,7 +25,9 @@ struct get {
 	struct get_slot slots[GET_WINDOW];
 	struct get_slot *free MC_GUARDED_BY(lock);
 	unsigned in_flight MC_GUARDED_BY(lock);
-	int res MC_GUARDED_BY(lock); /* first failure */
+	bool have_instance MC_GUARDED_BY(lock);
+	uint64_t instance MC_GUARDED_BY(lock); /* of every read */
+	int res MC_GUARDED_BY(lock);           /* first failure */
 };
 
 static void slot_done(struct mc_remote_read *req, int res)
@@ -34,6 +36,12 @@ static void slot_done(struct mc_remote_read *req, int res)
 	struct get *g = s->g;
 
 	mc_mutex_lock(&g->lock);
+	if (res == 0 && g->have_instance && g->instance != req->instance)
+		res = -ESTALE; /* replaced, by one of the same size and time */
+	if (res == 0) {
+		g->have_instance = true;
+		g->instance = req->instance;
+	}
 	if (res < 0 && g->res == 0)
 		g->res = res;
 	s->next_free = g->free;

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FNV-1a 64: keys are paths of our own making, not an attacker's choice of bucket worth a keyed
- * hash: the maps are bounded. */
-static uint64_t hash_of(const char *key)
+/* FNV-1a 64 with a last mix. */
+uint64_t mc_lru_hash(const void *bytes, size_t len)
 {
+	const uint8_t *b = bytes;
 	uint64_t h = UINT64_C(14695981039346656037);
 
-	for (; *key != '\0'; key++)
-		h = (h ^ (uint8_t)*key) * UINT64_C(1099511628211);
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ b[i]) * UINT64_C(1099511628211);
 	return h ^ h >> 29;
 }
 
@@ -55,7 +55,7 @@ static void unlink_node(struct mc_lru_node *node)
 
 void *mc_lru_find(struct mc_lru *l, const char *key)
 {
-	uint64_t h = hash_of(key);
+	uint64_t h = mc_lru_hash(key, strlen(key));
 	struct mc_lru_node *node = l->buckets[h & (l->n_buckets - 1)];
 
 	while (node != NULL && (node->hash != h || strcmp(node->key, key) != 0))
@@ -74,7 +74,7 @@ int mc_lru_insert(struct mc_lru *l, struct mc_lru_node *node, const char *key)
 	node->key = strdup(key);
 	if (node->key == NULL)
 		return -ENOMEM;
-	node->hash = hash_of(key);
+	node->hash = mc_lru_hash(key, strlen(key));
 	bucket = &l->buckets[node->hash & (l->n_buckets - 1)];
 	node->chain = *bucket;
 	*bucket = node;

@@ -23,6 +23,9 @@ struct mc_lru {
 	struct mc_lru_node ends; /* ends.next newest, ends.prev oldest */
 };
 
+/* A well-mixed number from bytes; not against an adversary. */
+uint64_t mc_lru_hash(const void *bytes, size_t len);
+
 /* expected: entries, rounded up for the buckets. 0 or -ENOMEM. */
 int mc_lru_init(struct mc_lru *l, size_t expected);
 /* The map must be empty. */

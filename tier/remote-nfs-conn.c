@@ -21,6 +21,7 @@
 #include <sys/eventfd.h>
 
 #define TICK_NS UINT64_C(100000000) /* how late a deadline may be noticed */
+#define LOAD_DOWN (1u << 20)        /* more than any queue: a connection that stands goes first */
 
 static void list_init(struct mc_nfs_list *l)
 {
@@ -113,6 +114,7 @@ static void cut(struct mc_nfs_conn *c, int error, const char *text)
 		c->slots[i].call = NULL;
 	}
 	c->in_flight = 0;
+	atomic_store(&c->usable, false);
 	mc_nfs_link_drop(c, error, text);
 	while ((call = list_pop(&c->lost)) != NULL)
 		list_push(call->proc->replay ? &again : &over, call);
@@ -178,6 +180,23 @@ static void expire_list(struct mc_nfs_list *l, struct mc_nfs_list *over, uint64_
 	list_append(l, &keep);
 }
 
+/* What waits for a socket that does not come goes to a connection that has one. */
+static void hand_over(struct mc_nfs_conn *c)
+{
+	struct mc_nfs_conn *other;
+	struct mc_nfs_call *call;
+
+	if (c->mounts || c->link.phase == MC_NFS_UP || c->ready.head == NULL)
+		return;
+	other = mc_nfs_bulk(c->n);
+	if (other == c || !atomic_load(&other->usable))
+		return;
+	while ((call = list_pop(&c->ready)) != NULL) {
+		atomic_fetch_sub(&c->load, 1);
+		mc_nfs_conn_submit(other, call);
+	}
+}
+
 /* Deadlines, postponed calls, and silence. */
 static void tick(struct mc_nfs_conn *c)
 {
@@ -213,6 +232,7 @@ static void tick(struct mc_nfs_conn *c)
 		}
 	}
 	finish_all(c, &over, -ETIMEDOUT);
+	hand_over(c);
 }
 
 static int poll_timeout_ms(const struct mc_nfs_conn *c)
@@ -286,7 +306,8 @@ static void *conn_main(void *arg)
 			cut(c, -ESTALE, "the root's handle is stale");
 		if (c->link.phase == MC_NFS_DOWN && mc_now_ns() >= c->link.retry_ns)
 			mc_nfs_link_start(c);
-		mc_nfs_link_step(c);
+		if (mc_nfs_link_step(c))
+			atomic_store(&c->usable, true);
 		send_ready(c);
 		tick(c);
 	} while (wait_for_work(c));
@@ -332,7 +353,7 @@ void mc_nfs_conn_remount(struct mc_nfs_conn *c)
 
 unsigned mc_nfs_conn_load(const struct mc_nfs_conn *c)
 {
-	return atomic_load(&c->load);
+	return atomic_load(&c->load) + (atomic_load(&c->usable) ? 0 : LOAD_DOWN);
 }
 
 int mc_nfs_conn_wait_up(struct mc_nfs_conn *c, uint64_t deadline_ns, struct mc_err *err)

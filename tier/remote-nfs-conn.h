@@ -41,6 +41,7 @@ struct mc_nfs_conn {
 	int event_fd;          /* owned */
 	_Atomic unsigned load; /* calls that it has */
 	_Atomic bool remount;  /* asked to connect anew */
+	_Atomic bool usable;   /* UP, for those who choose a connection */
 	struct mc_mutex lock;
 	struct mc_cond settled;
 	struct mc_nfs_list inbox MC_GUARDED_BY(lock);

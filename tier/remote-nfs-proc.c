@@ -213,6 +213,7 @@ static int write_reply(struct mc_nfs_call *c, const void *data)
 
 	if (ok->count > c->len)
 		return -EBADMSG;
+	keep_attr(c, &ok->file_wcc.after);
 	c->count = ok->count;
 	c->stable = ok->committed;
 	memcpy(c->verf, ok->verf, sizeof(c->verf));
@@ -228,7 +229,10 @@ static int commit_send(struct rpc_context *rpc, rpc_cb cb, struct mc_nfs_call *c
 
 static int commit_reply(struct mc_nfs_call *c, const void *data)
 {
-	memcpy(c->verf, ((const COMMIT3res *)data)->COMMIT3res_u.resok.verf, sizeof(c->verf));
+	const COMMIT3resok *ok = &((const COMMIT3res *)data)->COMMIT3res_u.resok;
+
+	keep_attr(c, &ok->file_wcc.after);
+	memcpy(c->verf, ok->verf, sizeof(c->verf));
 	return 0;
 }
 

@@ -36,6 +36,7 @@ struct mc_nfs_handle {
 	unsigned refs; /* under n->lock */
 	bool ready;
 	uint64_t seen_ns;
+	uint64_t instance;        /* of the file handle: a new inode has another generation in it */
 	struct nfs_read *waiting; /* newest first */
 	char *path;               /* owned: outlives the key in the map */
 	struct mc_nfs_walk walk;
@@ -103,8 +104,10 @@ static void end(struct nfs_read *t, int res)
 {
 	struct mc_remote_read *req = t->req;
 
-	if (t->h != NULL)
+	if (t->h != NULL) {
+		req->instance = t->h->instance;
 		put_handle(t, false);
+	}
 	free(t);
 	mc_backend_read_done(req, res);
 }
@@ -216,6 +219,7 @@ static void on_walk(struct mc_nfs_walk *w, int res)
 	if (res == 0) {
 		h->ready = true;
 		h->seen_ns = now;
+		h->instance = mc_lru_hash(w->node.fh.data, w->node.fh.len);
 	} else if (h->node.key != NULL) {
 		mc_lru_remove(&n->handles, &h->node);
 		h->refs--; /* the map's; the walk's is still there */

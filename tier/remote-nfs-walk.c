@@ -236,6 +236,8 @@ static void arrived(struct mc_nfs_walk *w)
 		issue(w, &mc_nfs_readlink, on_readlink);
 		return;
 	}
+	if (w->node.attr.type == MC_REMOTE_DIR)
+		dir_remember(w->n, w->full, w->end, &w->node.fh);
 	if (last) {
 		end(w, 0);
 		return;
@@ -244,7 +246,6 @@ static void arrived(struct mc_nfs_walk *w)
 		refuse(w, -ENOTDIR);
 		return;
 	}
-	dir_remember(w->n, w->full, w->end, &w->node.fh);
 	w->pos = w->end + 1;
 	step(w);
 }
@@ -367,4 +368,24 @@ int mc_nfs_walk_parent(struct mc_nfs *n, const char *path, uint64_t deadline_ns,
 	*ret_name = slash == NULL ? path : slash + 1;
 	r = mc_nfs_walk_run(n, parent, true, deadline_ns, ret);
 	return r == 0 && ret->attr.type != MC_REMOTE_DIR ? -ENOTDIR : r;
+}
+
+int mc_nfs_walk_dir_of(struct mc_nfs *n, const char *path, bool fresh, uint64_t deadline_ns,
+	struct mc_nfs_fh *ret, const char **ret_name)
+{
+	const char *sub = n->server.sub, *slash = strrchr(path, '/');
+	char full[2 * MC_REMOTE_PATH_MAX];
+	struct mc_nfs_node node;
+	int len, r;
+
+	*ret_name = slash == NULL ? path : slash + 1;
+	len = snprintf(full, sizeof(full), "%s%s%.*s", sub,
+		*sub != '\0' && slash != NULL ? "/" : "", slash == NULL ? 0 : (int)(slash - path),
+		path);
+	if (!fresh && len > 0 && (size_t)len < sizeof(full) &&
+		dir_known(n, full, (size_t)len, MC_NFS_TTL_NS, ret))
+		return 0;
+	r = mc_nfs_walk_parent(n, path, deadline_ns, &node, ret_name);
+	*ret = node.fh;
+	return r;
 }

@@ -138,13 +138,13 @@ struct mc_nfs {
 	struct mc_nfs_fh root MC_GUARDED_BY(lock);
 	struct mc_lru dirs MC_GUARDED_BY(lock);    /* of struct nfs_dir (walk) */
 	struct mc_lru handles MC_GUARDED_BY(lock); /* of struct mc_nfs_handle (read) */
-	/* Publishing, see remote-nfs-put.c. */
+	/* Publishing, see remote-nfs-put.c and remote-nfs-sync.c. */
 	char *tmp; /* owned: "tmp/<node>" */
 	uint64_t salt;
 	_Atomic uint64_t serial;
 	struct mc_cond synced;
 	bool syncing MC_GUARDED_BY(lock);
-	struct mc_lru unsynced MC_GUARDED_BY(lock); /* of struct nfs_published (put) */
+	struct mc_lru unsynced MC_GUARDED_BY(lock); /* of struct nfs_published (sync) */
 };
 
 /* The bulk connection with the least to do. */
@@ -187,6 +187,9 @@ int mc_nfs_walk_run(struct mc_nfs *n, const char *path, bool follow, uint64_t de
 /* The directory that holds path; *ret_name points into path. */
 int mc_nfs_walk_parent(struct mc_nfs *n, const char *path, uint64_t deadline_ns,
 	struct mc_nfs_node *ret, const char **ret_name);
+/* Only the directory's handle; from memory when it was seen lately and fresh does not forbid it. */
+int mc_nfs_walk_dir_of(struct mc_nfs *n, const char *path, bool fresh, uint64_t deadline_ns,
+	struct mc_nfs_fh *ret, const char **ret_name);
 /* Forgets every known directory. */
 void mc_nfs_dirs_forget(struct mc_nfs *n);
 int mc_nfs_dirs_init(struct mc_nfs *n);

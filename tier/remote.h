@@ -85,6 +85,9 @@ struct mc_remote_read {
 	struct mc_guard guard;
 	void (*done)(struct mc_remote_read *req, int res);
 	void *ctx; /* the caller's */
+	/* Answer: which object the bytes are of. Two reads of one path with equal values saw the
+	 * same one, not a replacement of the same size and time. */
+	uint64_t instance;
 	/* The remote's, while in flight. */
 	struct mc_remote *owner;
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
