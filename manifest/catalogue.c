@@ -5,7 +5,7 @@
  * before; 2. a READY manifest never changes; 3. bytes are parsed only after their SHA-256 matched
  * the id; 4. an index file is named by the id of the manifest it was made from.
  */
-#include "manifest/catalogue.h"
+#include "manifest/catalogue-impl.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -13,14 +13,6 @@
 #include <sys/stat.h>
 
 #include "tier/cleanup.h"
-
-#define ID_TEXT (MC_SHA256_HEX + 1) /* bytes of manifest.id: hex, newline */
-#define REV_PATH (64 + 3 * (MC_NAME_MAX + 1))
-
-struct mc_catalogue {
-	struct mc_remote *remote; /* borrowed */
-	char *index_dir;          /* owned, or NULL */
-};
 
 /* A writer that died leaves <id>.idx.XXXXXX behind; nobody else writes into this directory now. */
 static void sweep(const char *dir)
@@ -71,13 +63,13 @@ void mc_catalogue_close(struct mc_catalogue *c)
 	free(c);
 }
 
-/* checkpoints/<org>/<model>/<rev>/<file>; an assert, since all parts are bounded. */
-static void rev_path(char out[REV_PATH], const struct mc_rev_name *rev, const char *file)
+/* All parts are bounded, hence no error. */
+void mc_rev_path(char out[MC_REV_PATH], const struct mc_rev_name *rev, const char *file)
 {
 	int n = snprintf(
-		out, REV_PATH, "checkpoints/%s/%s/%s/%s", rev->org, rev->model, rev->rev, file);
+		out, MC_REV_PATH, "checkpoints/%s/%s/%s/%s", rev->org, rev->model, rev->rev, file);
 
-	if (n < 0 || n >= REV_PATH)
+	if (n < 0 || n >= MC_REV_PATH)
 		abort();
 }
 
@@ -112,7 +104,7 @@ int mc_catalogue_models(struct mc_catalogue *c, const char *org, mc_catalogue_ea
 	struct mc_err *err)
 {
 	struct listing l = {each, ctx, mc_model_name_good};
-	char path[REV_PATH];
+	char path[MC_REV_PATH];
 
 	snprintf(path, sizeof(path), "checkpoints/%s", org);
 	return mc_remote_list(c->remote, path, list_one, &l, err);
@@ -148,14 +140,14 @@ int mc_catalogue_revisions(struct mc_catalogue *c, const struct mc_rev_name *mod
 	struct listing l = {collect, &names, mc_rev_good};
 	struct mc_rev_name rev = *model;
 	struct mc_remote_attr attr;
-	char path[REV_PATH];
+	char path[MC_REV_PATH];
 	int r;
 
 	snprintf(path, sizeof(path), "checkpoints/%s/%s", model->org, model->model);
 	r = mc_remote_list(c->remote, path, list_one, &l, err);
 	for (size_t i = 0; r == 0 && i < names.n; i++) {
 		memcpy(rev.rev, names.v[i], sizeof(rev.rev));
-		rev_path(path, &rev, "manifest.json");
+		mc_rev_path(path, &rev, "manifest.json");
 		r = mc_remote_stat(c->remote, path, &attr, err);
 		if (r == -ENOENT)
 			r = 0;
@@ -186,7 +178,7 @@ static int get_text(
 int mc_catalogue_latest(
 	struct mc_catalogue *c, struct mc_rev_name *model, uint8_t *ret_id, struct mc_err *err)
 {
-	char path[REV_PATH], text[ID_TEXT + MC_NAME_MAX + 2];
+	char path[MC_REV_PATH], text[MC_ID_TEXT + MC_NAME_MAX + 2];
 	uint8_t id[MC_SHA256_SIZE];
 	size_t len;
 	int r;
@@ -197,29 +189,28 @@ int mc_catalogue_latest(
 		return r;
 	len = strlen(text);
 	/* "<64 hex> <rev>\n" */
-	if (len < ID_TEXT + 2 || text[len - 1] != '\n' || text[MC_SHA256_HEX] != ' ')
+	if (len < MC_ID_TEXT + 2 || text[len - 1] != '\n' || text[MC_SHA256_HEX] != ' ')
 		return mc_err_set(err, -EBADMSG, "%s: damaged; publish a revision again", path);
 	text[len - 1] = text[MC_SHA256_HEX] = '\0';
-	if (mc_hex_decode(text, id, sizeof(id)) < 0 || !mc_rev_good(text + ID_TEXT))
+	if (mc_hex_decode(text, id, sizeof(id)) < 0 || !mc_rev_good(text + MC_ID_TEXT))
 		return mc_err_set(err, -EBADMSG, "%s: damaged; publish a revision again", path);
-	memcpy(model->rev, text + ID_TEXT, len - ID_TEXT);
+	memcpy(model->rev, text + MC_ID_TEXT, len - MC_ID_TEXT);
 	if (ret_id != NULL)
 		memcpy(ret_id, id, sizeof(id));
 	return 0;
 }
 
-/* The bytes of manifest.id, whether READY or not. */
-static int get_id(struct mc_catalogue *c, const struct mc_rev_name *rev,
+int mc_catalogue_read_id(struct mc_catalogue *c, const struct mc_rev_name *rev,
 	uint8_t ret[MC_SHA256_SIZE], struct mc_err *err)
 {
-	char path[REV_PATH], text[ID_TEXT + 1];
+	char path[MC_REV_PATH], text[MC_ID_TEXT + 1];
 	int r;
 
-	rev_path(path, rev, "manifest.id");
+	mc_rev_path(path, rev, "manifest.id");
 	r = get_text(c, path, text, sizeof(text), err);
 	if (r < 0)
 		return r;
-	if (strlen(text) != ID_TEXT || text[MC_SHA256_HEX] != '\n')
+	if (strlen(text) != MC_ID_TEXT || text[MC_SHA256_HEX] != '\n')
 		return mc_err_set(err, -EBADMSG, "%s: not 64 hex digits and a newline", path);
 	text[MC_SHA256_HEX] = '\0';
 	if (mc_hex_decode(text, ret, MC_SHA256_SIZE) < 0)
@@ -231,10 +222,10 @@ static int check_ready(struct mc_catalogue *c, const struct mc_rev_name *rev, st
 {
 	struct mc_remote_attr attr;
 	struct mc_err why = {0};
-	char path[REV_PATH];
+	char path[MC_REV_PATH];
 	int r;
 
-	rev_path(path, rev, "manifest.json");
+	mc_rev_path(path, rev, "manifest.json");
 	r = mc_remote_stat(c->remote, path, &attr, &why);
 	if (r == -ENOENT)
 		return mc_err_set(err, r, "%s/%s@%s is not on %s (or its import has not finished)",
@@ -254,7 +245,7 @@ int mc_catalogue_id(struct mc_catalogue *c, const struct mc_rev_name *rev,
 {
 	int r = check_ready(c, rev, err);
 
-	return r < 0 ? r : get_id(c, rev, ret_id, err);
+	return r < 0 ? r : mc_catalogue_read_id(c, rev, ret_id, err);
 }
 
 /* Reads, checks and parses manifest.json. */
@@ -263,11 +254,11 @@ static int load_json(struct mc_catalogue *c, const struct mc_rev_name *rev,
 {
 	cleanup_free void *json = NULL;
 	uint8_t sha[MC_SHA256_SIZE];
-	char path[REV_PATH];
+	char path[MC_REV_PATH];
 	size_t len;
 	int r;
 
-	rev_path(path, rev, "manifest.json");
+	mc_rev_path(path, rev, "manifest.json");
 	r = mc_remote_get(c->remote, path, MC_MANIFEST_MAX_BYTES, &json, &len, err);
 	if (r == 0)
 		r = mc_sha256(json, len, sha);
@@ -325,94 +316,4 @@ int mc_catalogue_load(struct mc_catalogue *c, const struct mc_rev_name *rev, str
 	}
 	*ret = l;
 	return 0;
-}
-
-static int put_id(struct mc_catalogue *c, const struct mc_rev_name *rev,
-	const uint8_t id[MC_SHA256_SIZE], struct mc_err *err)
-{
-	char path[REV_PATH], text[ID_TEXT + 1];
-
-	mc_hex_encode(id, MC_SHA256_SIZE, text);
-	text[MC_SHA256_HEX] = '\n';
-	rev_path(path, rev, "manifest.id");
-	return mc_remote_put(c->remote, path, text, ID_TEXT, 0, err);
-}
-
-static int put_latest(struct mc_catalogue *c, const struct mc_rev_name *rev,
-	const uint8_t id[MC_SHA256_SIZE], struct mc_err *err)
-{
-	char path[REV_PATH], text[ID_TEXT + MC_NAME_MAX + 2];
-	int n;
-
-	mc_hex_encode(id, MC_SHA256_SIZE, text);
-	n = snprintf(text + MC_SHA256_HEX, sizeof(text) - MC_SHA256_HEX, " %s\n", rev->rev);
-	snprintf(path, sizeof(path), "checkpoints/%s/%s/latest", rev->org, rev->model);
-	return mc_remote_put(c->remote, path, text, MC_SHA256_HEX + (size_t)n, 0, err);
-}
-
-/*
- * Someone published this revision already: the same bytes are fine. Its manifest.id may be ours
- * now, when two published at the same moment, so it is written again from the JSON that won.
- */
-static int meet_published(struct mc_catalogue *c, const struct mc_rev_name *rev,
-	const uint8_t id[MC_SHA256_SIZE], struct mc_err *err)
-{
-	cleanup_free void *json = NULL;
-	uint8_t there[MC_SHA256_SIZE], said[MC_SHA256_SIZE];
-	char path[REV_PATH];
-	size_t len;
-	int r;
-
-	rev_path(path, rev, "manifest.json");
-	r = mc_remote_get(c->remote, path, MC_MANIFEST_MAX_BYTES, &json, &len, err);
-	if (r == 0)
-		r = mc_sha256(json, len, there);
-	if (r < 0)
-		return r;
-	if (get_id(c, rev, said, NULL) < 0 || memcmp(said, there, sizeof(said)) != 0) {
-		r = put_id(c, rev, there, err);
-		if (r < 0)
-			return r;
-	}
-	if (memcmp(there, id, sizeof(there)) == 0)
-		return 0;
-	return mc_err_set(err, -EEXIST,
-		"%s/%s@%s exists already with other content; choose another revision name",
-		rev->org, rev->model, rev->rev);
-}
-
-int mc_catalogue_publish(struct mc_catalogue *c, const struct mc_rev_name *rev, const void *json,
-	size_t len, struct mc_err *err)
-{
-	uint8_t id[MC_SHA256_SIZE], said[MC_SHA256_SIZE];
-	struct mc_remote_attr attr;
-	struct mc_err why = {0};
-	char path[REV_PATH];
-	int r = mc_sha256(json, len, id);
-
-	if (r < 0)
-		return r;
-	rev_path(path, rev, "manifest.json");
-	r = mc_remote_stat(c->remote, path, &attr, &why);
-	if (r == -ENOENT) {
-		why.text[0] = '\0';
-		r = put_id(c, rev, id, &why);
-		if (r == 0)
-			r = mc_remote_sync(c->remote, &why);
-		if (r == 0)
-			r = mc_remote_put(c->remote, path, json, len, MC_PUT_EXCL, &why);
-		if (r == 0 && (get_id(c, rev, said, NULL) < 0 || memcmp(said, id, sizeof(id)) != 0))
-			r = put_id(c, rev, id, &why);
-	} else if (r == 0) {
-		r = -EEXIST;
-	}
-	if (r == -EEXIST)
-		r = meet_published(c, rev, id, err);
-	if (r < 0)
-		return mc_err_set(err, r, "cannot publish %s: %s", path,
-			why.text[0] != '\0' ? why.text : strerror(-r));
-	r = mc_remote_sync(c->remote, err);
-	if (r == 0)
-		r = put_latest(c, rev, id, err);
-	return r < 0 ? r : mc_remote_sync(c->remote, err);
 }
