@@ -14,7 +14,8 @@
  * 1. A linked entry is on list e->list: AHEAD only with uses = 0, SET_ASIDE after a refusal, else
  * the list of its class and band. link_newest and unlink_entry alone change lists.
  * 2. An entry's band lags behind its age by fewer than PASS uses.
- * 3. worst is the ranked list of least worth that is not empty; NONE when all of them are.
+ * 3. by_worth holds every ranked list, least worth first, as of the last computation; place is its
+ * inverse; filled has the bit of a place exactly when the list there is not empty.
  * 4. entries and weight are sums over all lists, ahead over AHEAD.
  * 5. The history has HISTORY_MIN slots, or fewer than 4 for each entry of the fullest time.
  */
@@ -30,6 +31,7 @@
 
 #define RANKED (MC_WORTH_CLASSES * MC_WORTH_BANDS)
 enum { AHEAD = RANKED, SET_ASIDE, LISTS, NONE = LISTS };
+#define WORDS ((RANKED + 63) / 64)
 
 /* Uses of one entry fewer than BURST uses apart are one use: as many streams may read in step. */
 #define BURST 16
@@ -45,8 +47,8 @@ enum { AHEAD = RANKED, SET_ASIDE, LISTS, NONE = LISTS };
  * entries. */
 #define HISTORY_MIN 65536u
 #define HISTORY_PER_ENTRY 2
-/* Worth is computed anew LEARN times while the history turns over; counts fade in step with it. */
-#define LEARN 256
+/* History is as long as the past that worth is learned from: it turns over in so many steps. */
+#define LEARN MC_WORTH_STEPS
 /* History keeps 24 bits of time, counted in 16 uses: 2^28 uses. */
 #define HISTORY_SHIFT 4
 
@@ -56,15 +58,73 @@ struct mc_policy {
 	uint32_t now; /* uses so far, of any entry */
 	uint32_t next_learn;
 	uint32_t run; /* uses since the last one of content known before the run */
-	unsigned worst;
+	uint16_t by_worth[RANKED], place[RANKED];
+	uint64_t filled[WORDS], once[WORDS]; /* bits of places; once: lists of class 0 */
 	struct mc_policy_entry head[LISTS];
 	struct mc_worth worth;
 	struct mc_history history;
 };
 
-static void schedule_learn(struct mc_policy *p)
+static bool is_empty(const struct mc_policy *p, unsigned list)
 {
-	p->next_learn = p->now + (uint32_t)(mc_history_slots(&p->history) / LEARN);
+	return p->head[list].next == &p->head[list];
+}
+
+static float value(const struct mc_policy *p, unsigned list)
+{
+	return p->worth.value[list / MC_WORTH_BANDS][list % MC_WORTH_BANDS];
+}
+
+static void note_filled(struct mc_policy *p, unsigned list)
+{
+	if (list < RANKED)
+		p->filled[p->place[list] / 64] |= UINT64_C(1) << p->place[list] % 64;
+}
+
+static void note_empty(struct mc_policy *p, unsigned list)
+{
+	if (list < RANKED)
+		p->filled[p->place[list] / 64] &= ~(UINT64_C(1) << p->place[list] % 64);
+}
+
+/* After worth was computed. By insertion: the order of the last time is nearly right. */
+static void sort_lists(struct mc_policy *p)
+{
+	for (unsigned i = 1; i < RANKED; i++) {
+		uint16_t list = p->by_worth[i];
+		unsigned k = i;
+
+		for (; k > 0 && value(p, list) < value(p, p->by_worth[k - 1]); k--)
+			p->by_worth[k] = p->by_worth[k - 1];
+		p->by_worth[k] = list;
+	}
+	for (unsigned w = 0; w < WORDS; w++)
+		p->filled[w] = p->once[w] = 0;
+	for (unsigned i = 0; i < RANKED; i++) {
+		p->place[p->by_worth[i]] = (uint16_t)i;
+		if (!is_empty(p, p->by_worth[i]))
+			note_filled(p, p->by_worth[i]);
+		if (p->by_worth[i] < MC_WORTH_BANDS)
+			p->once[i / 64] |= UINT64_C(1) << i % 64;
+	}
+}
+
+/* The list of least worth that is not empty; only_once: among those of entries used once. */
+static unsigned least_worth(const struct mc_policy *p, bool only_once)
+{
+	for (unsigned w = 0; w < WORDS; w++) {
+		uint64_t places = only_once ? p->filled[w] & p->once[w] : p->filled[w];
+
+		if (places != 0)
+			return p->by_worth[w * 64 + (unsigned)__builtin_ctzll(places)];
+	}
+	return NONE;
+}
+
+/* Uses from one computation of worth to the next. */
+static uint32_t learn_step(const struct mc_policy *p)
+{
+	return (uint32_t)(mc_history_slots(&p->history) / LEARN);
 }
 
 int mc_policy_open(uint64_t capacity, struct mc_policy **ret)
@@ -79,11 +139,13 @@ int mc_policy_open(uint64_t capacity, struct mc_policy **ret)
 	if (r < 0)
 		return r;
 	p->capacity = capacity;
-	p->worst = NONE;
 	for (unsigned l = 0; l < LISTS; l++)
 		p->head[l].prev = p->head[l].next = &p->head[l];
+	for (unsigned l = 0; l < RANKED; l++)
+		p->by_worth[l] = (uint16_t)l;
 	mc_worth_init(&p->worth);
-	schedule_learn(p);
+	sort_lists(p);
+	p->next_learn = learn_step(p);
 	*ret = steal_ptr(p);
 	return 0;
 }
@@ -94,27 +156,6 @@ void mc_policy_close(struct mc_policy *p)
 		return;
 	mc_history_done(&p->history);
 	free(p);
-}
-
-static bool is_empty(const struct mc_policy *p, unsigned list)
-{
-	return p->head[list].next == &p->head[list];
-}
-
-static float value(const struct mc_policy *p, unsigned list)
-{
-	return p->worth.value[list / MC_WORTH_BANDS][list % MC_WORTH_BANDS];
-}
-
-/* Of the first n ranked lists. */
-static unsigned find_worst(const struct mc_policy *p, unsigned n)
-{
-	unsigned worst = NONE;
-
-	for (unsigned l = 0; l < n; l++)
-		if (!is_empty(p, l) && (worst == NONE || value(p, l) < value(p, worst)))
-			worst = l;
-	return worst;
 }
 
 static void link_newest(struct mc_policy *p, struct mc_policy_entry *e, unsigned list)
@@ -130,8 +171,7 @@ static void link_newest(struct mc_policy *p, struct mc_policy_entry *e, unsigned
 	p->weight += e->weight;
 	if (list == AHEAD)
 		p->ahead += e->weight;
-	if (list < RANKED && (p->worst == NONE || value(p, list) < value(p, p->worst)))
-		p->worst = list;
+	note_filled(p, list);
 }
 
 static void unlink_entry(struct mc_policy *p, struct mc_policy_entry *e)
@@ -144,8 +184,8 @@ static void unlink_entry(struct mc_policy *p, struct mc_policy_entry *e)
 	p->weight -= e->weight;
 	if (e->list == AHEAD)
 		p->ahead -= e->weight;
-	if (e->list == p->worst && is_empty(p, p->worst))
-		p->worst = find_worst(p, RANKED);
+	if (is_empty(p, e->list))
+		note_empty(p, e->list);
 }
 
 static unsigned class_of(const struct mc_policy_entry *e)
@@ -203,9 +243,9 @@ static void tick(struct mc_policy *p)
 		take_back(p);
 	}
 	if (p->now == p->next_learn) {
-		mc_worth_learn(&p->worth, 1 - 1.0f / LEARN);
-		p->worst = find_worst(p, RANKED);
-		schedule_learn(p);
+		mc_worth_learn(&p->worth, learn_step(p), 1 - 1.0f / LEARN);
+		sort_lists(p);
+		p->next_learn = p->now + learn_step(p);
 	}
 }
 
@@ -294,9 +334,9 @@ static struct mc_policy_entry *candidate(const struct mc_policy *p)
 	unsigned list = NONE;
 
 	if (p->run > p->entries / SCAN_SHARE)
-		list = find_worst(p, MC_WORTH_BANDS); /* class 0: used once */
+		list = least_worth(p, true);
 	if (list == NONE)
-		list = p->worst;
+		list = least_worth(p, false);
 	if (list != NONE)
 		return p->head[list].next;
 	list = is_empty(p, SET_ASIDE) ? AHEAD : SET_ASIDE;

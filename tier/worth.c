@@ -1,12 +1,13 @@
 /*
  * Expected hits per unit of time, by uses and age.
  *
- * Of the starts of a class, hits[b] were used again in band b and the rest lived on. An entry of
- * age a that is kept until the end of some later band k, or its next use, earns the hits in between
- * and costs the time; its worth is the best such ratio over k. Ranking by it is the index rule of
- * Gittins, which is optimal when entries are independent, as in LHD (Beckmann et al., NSDI 2018);
- * unlike LHD the counts come from history too, so that a tier learns of uses farther apart than it
- * can hold.
+ * Of the starts of a class, a share is used again in each band and the rest lives on. An entry of
+ * some age that is kept until the end of a later band, or until its next use, earns the hits in
+ * between and costs the time; its worth is the best such ratio over those bands. Ranking by it is
+ * the index rule of Gittins, optimal for entries that are independent of each other; LHD (Beckmann
+ * et al., NSDI 2018) estimates the same from what is resident. Here the counts come from history,
+ * too, so that a tier learns of uses farther apart than it can hold, and each band's hits are set
+ * against those starts only that are old enough to have come that far.
  */
 #include "tier/worth.h"
 
@@ -50,47 +51,68 @@ unsigned mc_worth_band(uint32_t age)
 	return age < mc_worth_band_end(b) ? b : b + 1;
 }
 
-static float width(unsigned band)
+static uint32_t band_begin(unsigned band)
 {
-	return (float)(mc_worth_band_end(band) - (band > 0 ? mc_worth_band_end(band - 1) : 0));
+	return band > 0 ? mc_worth_band_end(band - 1) : 0;
 }
 
-static float best_ratio(const float *hits, const float *alive, unsigned from)
+/* The starts as they were counted that many uses ago; at least 1, to divide by. */
+static float starts_before(const struct mc_worth *w, unsigned class, uint32_t uses, uint32_t step)
 {
-	float hit = 0, time = 0, best = 0;
+	uint32_t back = uses / step;
+	float n;
 
-	for (unsigned k = from; k < MC_WORTH_BANDS - 1; k++) {
-		hit += hits[k];
-		time += width(k) * (alive[k] - hits[k] / 2);
-		if (hit > best * time && time > 0)
-			best = hit / time;
+	if (back >= MC_WORTH_STEPS)
+		back = MC_WORTH_STEPS - 1;
+	n = back < w->steps ? w->past[(w->steps - 1 - back) % MC_WORTH_STEPS][class] : 0;
+	return n > 1 ? n : 1;
+}
+
+/* hit: share of the starts used again in each band; left: share that reached it. */
+static float best_ratio(const float *hit, const float *left, unsigned from)
+{
+	float earned = 0, time = 0, best = 0;
+
+	for (unsigned b = from; b < MC_WORTH_BANDS - 1; b++) {
+		earned += hit[b];
+		time += (float)(mc_worth_band_end(b) - band_begin(b)) * (left[b] - hit[b] / 2);
+		if (time > 0 && earned > best * time)
+			best = earned / time;
 	}
 	return best;
 }
 
-static void value_class(struct mc_worth *w, unsigned class)
+static void value_class(struct mc_worth *w, unsigned class, uint32_t step)
 {
-	float alive[MC_WORTH_BANDS], left = w->starts[class];
+	float hit[MC_WORTH_BANDS], left[MC_WORTH_BANDS], rest = 1;
 
 	for (unsigned b = 0; b < MC_WORTH_BANDS; b++) {
-		alive[b] = left;
-		left -= w->hits[class][b] < left ? w->hits[class][b] : left;
+		hit[b] = w->hits[class][b] / starts_before(w, class, band_begin(b), step);
+		if (hit[b] > rest)
+			hit[b] = rest;
+		left[b] = rest;
+		rest -= hit[b];
 	}
 	for (unsigned b = 0; b < MC_WORTH_BANDS; b++)
-		w->value[class][b] = best_ratio(w->hits[class], alive, b) +
+		w->value[class][b] = best_ratio(hit, left, b) +
 			UNLEARNED * (float)(class + 1) / (float)mc_worth_band_end(b);
 }
 
 void mc_worth_init(struct mc_worth *w)
 {
 	*w = (struct mc_worth){0};
-	mc_worth_learn(w, 1);
+	mc_worth_learn(w, 1, 1);
+	w->steps = 0;
 }
 
-void mc_worth_learn(struct mc_worth *w, float keep)
+void mc_worth_learn(struct mc_worth *w, uint32_t step, float keep)
 {
+	float *now = w->past[w->steps++ % MC_WORTH_STEPS];
+
+	for (unsigned c = 0; c < MC_WORTH_CLASSES; c++)
+		now[c] = w->starts[c];
 	for (unsigned c = 0; c < MC_WORTH_CLASSES; c++) {
-		value_class(w, c);
+		value_class(w, c, step);
 		w->starts[c] *= keep;
 		for (unsigned b = 0; b < MC_WORTH_BANDS; b++)
 			w->hits[c][b] *= keep;

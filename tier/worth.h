@@ -13,10 +13,16 @@
 /* Bands of age: below 64, then a factor of √2 each, up to 2^25 and beyond. */
 #define MC_WORTH_BANDS 40
 
+/* Steps of the past that are remembered; hits at greater ages are set against the oldest. */
+#define MC_WORTH_STEPS 64
+
 struct mc_worth {
 	float starts[MC_WORTH_CLASSES];               /* entries that entered the class */
 	float hits[MC_WORTH_CLASSES][MC_WORTH_BANDS]; /* those used again at that age */
 	float value[MC_WORTH_CLASSES][MC_WORTH_BANDS];
+	float past[MC_WORTH_STEPS]
+		  [MC_WORTH_CLASSES]; /* starts as they were at earlier steps, a ring */
+	uint32_t steps;               /* so far */
 };
 
 void mc_worth_init(struct mc_worth *w);
@@ -38,5 +44,8 @@ static inline void mc_worth_hit(struct mc_worth *w, unsigned class, unsigned ban
 	w->hits[class][band]++;
 }
 
-/* Computes value[][] from the counts and lets them fade: each call keeps keep (0 … 1) of them. */
-void mc_worth_learn(struct mc_worth *w, float keep);
+/*
+ * Computes value[][] from the counts and lets them fade: keep (0 … 1) of them stays. Called every
+ * step uses; a step may change now and then (what the past says is inexact until it is forgotten).
+ */
+void mc_worth_learn(struct mc_worth *w, uint32_t step, float keep);
