@@ -228,7 +228,7 @@ int main(int argc, char **argv)
 		r = all_scans(&rep);
 	if (r == 0)
 		figure(&rep, "all traces and sizes: geometric mean", exp(rep.log_sum / rep.cells),
-			1, 1.05);
+			1, rep.measured ? 1.05 : 0);
 	if (rep.json != NULL) {
 		fprintf(rep.json, "\n]\n");
 		fclose(rep.json);
