@@ -1,0 +1,95 @@
+# Mounts of the program under test; to be sourced by a bash script with MC_BUILD and MC_TMP set.
+#
+#   mount_need            skip (77) where a real mount cannot be tried
+#   mount_make_source DIR a source tree with every kind of entry
+#   mount_import SRC NAME import into $remote, dir:$MC_TMP/remote unless the script changes it
+#   mount_start [ARG...]  mount it at $MC_TMP/mnt in the foreground mode, wait until it answers;
+#                         the process is $mount_pid, its log $MC_TMP/log
+#   mount_stop            SIGTERM, wait for the process; prints the log if it failed
+#   mount_kill            SIGKILL, which leaves a dead mount
+#   check NAME [ARG...]   one check of mount_checks.py on $MC_TMP/source and the mounted revision
+mount_lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+mooncakefs=$MC_BUILD/mooncakefs
+mnt=$MC_TMP/mnt
+mount_pid=
+remote=dir:$MC_TMP/remote
+
+mount_need()
+{
+	if [ "$(id -u)" != 0 ] || [ ! -c /dev/fuse ]; then
+		echo 'needs root and /dev/fuse'
+		exit 77
+	fi
+	mkdir -p "$mnt" "$MC_TMP/remote"
+	trap mount_clean EXIT
+}
+
+mount_clean()
+{
+	local dram
+
+	[ -z "$mount_pid" ] || kill -KILL "$mount_pid" 2>/dev/null
+	while grep -qF " $mnt fuse.mooncakefs " /proc/self/mounts; do
+		umount -l "$mnt" || break
+	done
+	# What a killed daemon leaves for its successor: the DRAM tier, named by remote and mount point.
+	dram=/run/mooncakefs/$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
+	umount -l "$dram" 2>/dev/null
+	rmdir "$dram" 2>/dev/null
+}
+
+mount_make_source() { python3 -B "$mount_lib/mount_checks.py" make "$1"; }
+
+mount_import() { "$mooncakefs" import "$1" "$2" --remote "$remote" >/dev/null; }
+
+mount_start()
+{
+	local i
+
+	: >"$MC_TMP/log"
+	"$mooncakefs" mount -f "$mnt" --remote "$remote" "$@" >>"$MC_TMP/log" 2>&1 &
+	mount_pid=$!
+	for ((i = 0; i < 600; i++)); do
+		grep -q event=mounted "$MC_TMP/log" && return
+		if ! kill -0 "$mount_pid" 2>/dev/null; then
+			wait "$mount_pid"
+			mount_rc=$?
+			mount_pid=
+			return 1
+		fi
+		read -rt 0.05 <> <(:) || :
+	done
+	echo 'not mounted after 30 s'
+	cat "$MC_TMP/log"
+	return 1
+}
+
+mount_stop()
+{
+	kill -TERM "$mount_pid"
+	wait "$mount_pid"
+	mount_rc=$?
+	mount_pid=
+	[ $mount_rc = 0 ] || tail -n 30 "$MC_TMP/log"
+	return $mount_rc
+}
+
+mount_kill()
+{
+	kill -KILL "$mount_pid"
+	wait "$mount_pid" 2>/dev/null
+	mount_pid=
+}
+
+check()
+{
+	python3 -B "$mount_lib/mount_checks.py" "$1" "$MC_TMP/source" "$mnt/checkpoints/acme/model@r1" \
+		"${@:2}" || fail "check $*"
+}
+
+fail()
+{
+	echo "FAILED: $*"
+	tail -n 30 "$MC_TMP/log"
+	exit 1
+}
