@@ -18,6 +18,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define SLICE (UINT64_C(256) << 10) /* bytes, divides a block; fits a core's own cache */
+
 static int changed(const struct mc_import_file *f, struct mc_err *err)
 {
 	return mc_err_set(err, -ESTALE,
@@ -99,7 +101,6 @@ int mc_import_read(struct mc_import *im, const struct mc_import_file *f, int fd,
 
 		return mc_range_read(im->remote, f->ext_path, off, len, &guard, buf, err);
 	}
-	posix_fadvise(fd, (off_t)off, len, POSIX_FADV_WILLNEED);
 	while (done < len) {
 		ssize_t n = pread(fd, (char *)buf + done, len - done, (off_t)(off + done));
 
@@ -114,23 +115,51 @@ int mc_import_read(struct mc_import *im, const struct mc_import_file *f, int fd,
 	return 0;
 }
 
-/* SHA-256 of the chunk and the CRC32C of its part of each block of the file. */
-static int digest_chunk(struct mc_import_chunk *c, const uint8_t *buf, struct mc_err *err)
+/* Takes [at, next), inside one block of the file, into the checksums of the chunk. */
+static int digest_slice(struct mc_import_chunk *c, struct mc_sha256 *h, const uint8_t *p,
+	uint64_t at, uint64_t next)
 {
+	uint32_t *crc = &c->crc[(at >> MC_BLOCK_SHIFT) - (c->off >> MC_BLOCK_SHIFT)];
+
+	*crc = mc_crc32c(*crc, p, (size_t)(next - at));
+	return mc_sha256_update(h, p, (size_t)(next - at));
+}
+
+/*
+ * The chunk into buf, its SHA-256, and the CRC32C of its part of each block of the file. Slice by
+ * slice, so that the bytes are still in the processor's cache when they are hashed.
+ */
+static int read_and_digest(
+	struct mc_import *im, struct mc_import_chunk *c, int fd, uint8_t *buf, struct mc_err *err)
+{
+	const struct mc_import_file *f = &im->files[c->file];
 	uint64_t at = c->off, end = c->off + c->len;
-	int r = mc_sha256(buf, c->len, c->sha256);
+	struct mc_sha256 *h;
+	int r = mc_sha256_open(&h);
 
 	if (r < 0)
 		return mc_err_set(err, r, "out of memory");
-	for (unsigned i = 0; at < end; i++) {
-		uint64_t next = (at | (MC_BLOCK_SIZE - 1)) + 1;
+	memset(c->crc, 0, sizeof(c->crc));
+	if (im->scan.on_remote)
+		r = mc_import_read(im, f, fd, at, c->len, buf, err);
+	else
+		posix_fadvise(fd, (off_t)at, c->len, POSIX_FADV_WILLNEED);
+	while (r == 0 && at < end) {
+		uint64_t next = (at | (SLICE - 1)) + 1;
+		uint8_t *p = buf + (at - c->off);
 
 		if (next > end)
 			next = end;
-		c->crc[i] = mc_crc32c(0, buf + (at - c->off), (size_t)(next - at));
+		if (!im->scan.on_remote)
+			r = mc_import_read(im, f, fd, at, (uint32_t)(next - at), p, err);
+		if (r == 0)
+			r = digest_slice(c, h, p, at, next);
 		at = next;
 	}
-	return 0;
+	if (r == 0)
+		r = mc_sha256_final(h, c->sha256);
+	mc_sha256_close(h);
+	return r;
 }
 
 /* The chunk that stands for the content of c: c itself when the content was not seen before. */
@@ -286,14 +315,11 @@ static int copy_chunk(
 	int fd, r = borrow_fd(im, f, &fd, err);
 
 	if (r == 0)
-		r = mc_import_read(im, f, fd, c->off, c->len, buf, err);
+		r = read_and_digest(im, c, fd, buf, err);
 	if (r < 0)
-		return r;
+		return mc_err_set(err, r, "import of %s: %s", f->open_path, strerror(-r));
 	im->read_bytes += c->len;
-	memset(c->crc, 0, sizeof(c->crc));
-	r = digest_chunk(c, buf, err);
-	if (r == 0)
-		r = store(im, c, buf, err);
+	r = store(im, c, buf, err);
 	if (r < 0)
 		return put_failed(f, r, err);
 	leave_note(im, c);

@@ -47,6 +47,8 @@ struct mc_import {
 	const struct mc_import_opts *opts; /* borrowed */
 	unsigned jobs;
 	struct mc_scan scan;
+	char *ref_root; /* reference: where this machine has the remote's root, NULL = it does not;
+			   owned */
 	struct mc_import_journal *journal; /* owned */
 	struct mc_import_file *files;      /* the scan's FILEs in its order; owned */
 	size_t n_files;
@@ -80,6 +82,10 @@ static inline void mc_import_stage(
 void mc_import_tick(void *im);
 void mc_import_warn(struct mc_import *im, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* For a reference: the scan; then where each file lies on the remote. */
+int mc_import_scan_reference(struct mc_import *im, struct mc_err *err);
+int mc_import_ext_paths(struct mc_import *im, struct mc_err *err);
 
 /* Scan → files, chunks, tensors. */
 int mc_import_plan(struct mc_import *im, struct mc_err *err);

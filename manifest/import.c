@@ -5,7 +5,6 @@
 #include "tier/cleanup.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,60 +43,6 @@ void mc_import_warn(struct mc_import *im, const char *fmt, ...)
 	im->opts->warning(im->opts->ctx, text);
 }
 
-/* The directory that a dir: URL names, or NULL. */
-static const char *dir_of_url(const char *url)
-{
-	return strncmp(url, "dir:", 4) == 0 ? url + 4 : NULL;
-}
-
-/* Part of path (absolute, no links) below root (the same), or NULL. */
-static const char *below(const char *path, const char *root)
-{
-	size_t n = strlen(root);
-
-	if (strncmp(path, root, n) != 0)
-		return NULL;
-	if (n > 0 && root[n - 1] == '/')
-		return path + n;
-	return path[n] == '/' ? path + n + 1 : path[n] == '\0' ? path + n : NULL;
-}
-
-static int not_below(const char *path, const char *root, struct mc_err *err)
-{
-	return mc_err_set(err, -EXDEV,
-		"source: %s does not lie under the remote's directory %s, so it cannot be "
-		"referenced; "
-		"import it without --reference, or move it there",
-		path, root);
-}
-
-/* Where each file lies on the remote, for --reference. */
-static int find_ext_paths(struct mc_import *im, struct mc_err *err)
-{
-	const char *dir = dir_of_url(mc_remote_url(im->remote));
-	cleanup_free char *root = NULL;
-
-	if (dir != NULL) {
-		root = realpath(dir, NULL);
-		if (root == NULL) {
-			int r = -errno;
-
-			return mc_err_set(err, r, "remote %s: %s", dir, strerror(-r));
-		}
-	}
-	for (size_t i = 0; i < im->n_files; i++) {
-		struct mc_import_file *f = &im->files[i];
-		const char *rel = root == NULL ? f->open_path : below(f->open_path, root);
-
-		if (rel == NULL)
-			return not_below(f->open_path, root, err);
-		f->ext_path = strdup(rel);
-		if (f->ext_path == NULL)
-			return mc_err_set(err, -ENOMEM, "out of memory");
-	}
-	return 0;
-}
-
 /* One mc_import_file for each FILE of the scan. */
 static int list_files(struct mc_import *im, struct mc_err *err)
 {
@@ -120,23 +65,19 @@ static int list_files(struct mc_import *im, struct mc_err *err)
 		if (r < 0)
 			return mc_err_set(err, r, "out of memory");
 	}
-	return im->opts->reference ? find_ext_paths(im, err) : 0;
+	return im->opts->reference ? mc_import_ext_paths(im, err) : 0;
 }
 
 static int scan(struct mc_import *im, struct mc_err *err)
 {
-	const char *src = im->opts->src;
 	int r;
 
 	mc_import_stage(im, "scan", 0, 0);
 	mc_import_tick(im);
-	if (im->opts->reference && dir_of_url(mc_remote_url(im->remote)) == NULL) {
-		while (*src == '/')
-			src++;
-		r = mc_scan_remote(im->remote, src, &im->scan, err);
-	} else {
-		r = mc_scan_local(src, &im->scan, err);
-	}
+	if (im->opts->reference)
+		r = mc_import_scan_reference(im, err);
+	else
+		r = mc_scan_local(im->opts->src, &im->scan, err);
 	return r < 0 ? r : list_files(im, err);
 }
 
@@ -157,6 +98,7 @@ static void done(struct mc_import *im)
 	free(im->files);
 	free(im->chunks);
 	mc_writer_close(im->writer);
+	free(im->ref_root);
 	mc_scan_done(&im->scan);
 	mc_cond_done(&im->stored);
 	mc_mutex_done(&im->lock);

@@ -19,7 +19,7 @@
 #define MC_IMPORT_REV_HEX 12
 
 struct mc_import_opts {
-	const char *src; /* a local directory; with reference on NFS: a path on the remote */
+	const char *src; /* a local directory; with reference on NFS also a path below the export */
 	struct mc_rev_name
 		name;     /* rev "" = the first MC_IMPORT_REV_HEX digits of the manifest's id */
 	bool reference;   /* copy nothing, point at the files below the remote's root */

@@ -39,6 +39,19 @@ chunks=$(find "$MC_TMP/nfs/export/chunks" -type f | wc -l)
 "$program" verify o/ref --remote "$url"
 "$program" export o/ref "$MC_TMP/ref" --remote "$url"
 cmp "$src/a.bin" "$MC_TMP/ref/a.bin"
+# The same by the path that this machine has for the export: links and holes are seen too.
+ln -s a.bin "$MC_TMP/nfs/export/models/link"
+ln -s ../models/none "$MC_TMP/nfs/export/models/out-and-in"
+nfs_restart "$MC_TMP/nfs"
+"$program" import "$MC_TMP/nfs/export/models" o/ref2@v1 --remote "$url" --reference
+"$program" export o/ref2 "$MC_TMP/ref2" --remote "$url"
+[ "$(readlink "$MC_TMP/ref2/out-and-in")" = none ] || fail 'a link out and in again'
+[ "$(readlink "$MC_TMP/ref2/link")" = a.bin ] || fail 'a link inside'
+cmp "$src/a.bin" "$MC_TMP/ref2/link"
+rc=0
+"$program" import "$MC_TMP/src" o/ref3@v1 --remote "$url" --reference 2>"$MC_TMP/err" || rc=$?
+[ $rc = 1 ] && grep -q 'path below the export' "$MC_TMP/err" || fail "not on the export: $(cat "$MC_TMP/err")"
+rm "$MC_TMP/nfs/export/models/link" "$MC_TMP/nfs/export/models/out-and-in"
 printf x >>"$MC_TMP/nfs/export/models/a.bin"
 # The server remembers attributes of files that change behind its back.
 nfs_restart "$MC_TMP/nfs"

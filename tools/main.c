@@ -19,11 +19,13 @@ static const char import_details[] =
 	"Nothing is visible before everything is on the remote. After an interruption give the "
 	"same\n"
 	"command again: what was finished is not read again.\n\n"
-	"With --reference nothing is copied. dir: remotes: SRC lies below the remote's directory. "
-	"nfs:\n"
-	"remotes: SRC is a path below the export. The files must not change afterwards; if they "
-	"do,\n"
-	"reading them fails instead of giving other bytes.\n";
+	"With --reference nothing is copied: SRC already lies on the remote, below its directory "
+	"(dir:)\n"
+	"or export (nfs:). On NFS it is given by its path below the export, or by the path under "
+	"which\n"
+	"this machine has the export mounted. The files must not change afterwards; if they do, "
+	"reading\n"
+	"them fails instead of giving other bytes.\n";
 
 static const char ls_details[] = "Lists the revisions of all checkpoints, of one ORG or of one "
 				 "ORG/MODEL; with @REV the files of\n"
