@@ -38,7 +38,8 @@ int mc_json_load(const void *text, size_t len, unsigned max_depth, json_t **ret,
 		return mc_err_set(err, -EBADMSG, "JSON nested deeper than %u", max_depth);
 	v = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
 	if (v == NULL) {
-		if (json_error_code(&e) == json_error_out_of_memory)
+		/* Out of memory is mostly told by no text at all. */
+		if (json_error_code(&e) == json_error_out_of_memory || e.text[0] == '\0')
 			return mc_err_set(
 				err, -ENOMEM, "not enough memory for %zu bytes of JSON", len);
 		return mc_err_set(
