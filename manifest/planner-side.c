@@ -155,7 +155,8 @@ static int intern(struct mc_side *s, const struct mc_shard *v, uint32_t n, uint3
 			sizeof(*s->pattern));
 	if (r < 0)
 		return r;
-	memcpy(s->shard + s->n_shards, v, n * sizeof(*v));
+	if (n > 0)
+		memcpy(s->shard + s->n_shards, v, n * sizeof(*v));
 	s->pattern[s->n_patterns] = (struct mc_pattern){.first = s->n_shards, .n = n};
 	s->n_shards += n;
 	s->hash[h & (s->hash_size - 1)] = ++s->n_patterns;

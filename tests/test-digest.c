@@ -19,7 +19,8 @@ END_TEST
 
 START_TEST(sha256_matches_fips_180_in_one_go_and_in_parts)
 {
-	static const char want[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+	static const char want[] =
+		"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 	uint8_t d[MC_SHA256_SIZE];
 	char hex[MC_SHA256_HEX + 1];
 	struct mc_sha256 *h;
@@ -52,4 +53,5 @@ START_TEST(hex_is_lower_case_and_exact_length)
 }
 END_TEST
 
-SUITE_MAIN("digest", crc32c_matches_the_rfc_3720_vectors, sha256_matches_fips_180_in_one_go_and_in_parts, hex_is_lower_case_and_exact_length)
+SUITE_MAIN("digest", crc32c_matches_the_rfc_3720_vectors,
+	sha256_matches_fips_180_in_one_go_and_in_parts, hex_is_lower_case_and_exact_length)

@@ -133,14 +133,14 @@ START_TEST(bad_documents_are_refused_with_the_place)
 		{"{" HEAD "\"mesh\":{\"axes\":[[\"a\",300],[\"b\",300]]},\"rules\":[]}",
 			"participants"},
 		{"{" HEAD "\"mesh\":{\"axes\":[[\"tp\",2]],\"derived\":{\"a\":{\"from\":[\"b\"]},"
-			  "\"b\":{\"from\":"
+		 "\"b\":{\"from\":"
 		 "[\"a\"]}}},\"rules\":[]}",
 			"made from"},
 		{"{" HEAD "\"mesh\":{\"axes\":[[\"tp\",2]],\"derived\":{\"a\":{\"from\":[\"a\"]}}},"
-			  "\"rules\":[]}",
+		 "\"rules\":[]}",
 			"/mesh/derived/a"},
 		{"{" HEAD "\"mesh\":{\"axes\":[[\"tp\",2]],\"derived\":{\"tp\":{\"from\":[]}}},"
-			  "\"rules\":[]}",
+		 "\"rules\":[]}",
 			"base axis"},
 		{"{" TP2 "\"rules\":[{\"match\":\"**\",\"split\":[{\"axis\":\"ep\",\"dim\":0}]}]}",
 			"no axis \"ep\""},
@@ -153,7 +153,7 @@ START_TEST(bad_documents_are_refused_with_the_place)
 		{"{" TP2 "\"rules\":[{\"match\":\"**\",\"only\":{\"axis\":\"tp\",\"rank\":2}}]}",
 			"/rules/0/only/rank"},
 		{"{" TP2 "\"rules\":[{\"match\":\"**\",\"own\":[{\"axis\":\"tp\",\"index\":2,"
-			 "\"count\":4}]}]}",
+		 "\"count\":4}]}]}",
 			"wildcard"},
 		{"{" TP2 "\"rules\":[{\"match\":\"re:(a{200}){200}\",\"drop\":true}]}",
 			"/rules/0/match"},
@@ -161,10 +161,10 @@ START_TEST(bad_documents_are_refused_with_the_place)
 		{"{" TP2 "\"rules\":[],\"x-note\":1,\"bogus\":1}", "bogus"},
 		{"{" TP2 "\"rules\":[],\"rules\":[]}", "uplicate"},
 		{"{" TP2 "\"rules\":[{\"match\":\"**\",\"split\":[{\"axis\":\"tp\",\"dim\":0},{"
-			 "\"axis\":\"tp\",\"dim\":0}]}]}",
+		 "\"axis\":\"tp\",\"dim\":0}]}]}",
 			"twice"},
 		{"{" TP2 "\"rules\":[{\"match\":\"**\",\"split\":[{\"axis\":\"tp\",\"dim\":0,"
-			 "\"kind\":\"sizes\",\"sizes\":"
+		 "\"kind\":\"sizes\",\"sizes\":"
 		 "[1,2,3]}]}]}",
 			"3 sizes for the 2 ranks"},
 	};
@@ -244,14 +244,14 @@ START_TEST(what_does_not_fit_names_tensor_dimension_ranks_and_rule)
 	const char *ok = "{\"n\":2,\"a\":{\"b\":[3]}}";
 
 	expect_refusal("{" HEAD "\"mesh\":{\"axes\":[[\"tp\",4]]},\"rules\":[{\"match\":\"**."
-				"weight\",\"split\":[{\"axis\":"
+		       "weight\",\"split\":[{\"axis\":"
 		       "\"tp\",\"dim\":0}]}]}",
 		ok, t, 1,
 		WORDS("model.a.weight", "dimension 0", "ranks 0 to 3 of axis tp", "/rules/0"));
 	expect_refusal("{" TP2 "\"rules\":[{\"match\":\"model.b.*\",\"replicate\":true}]}", ok, t,
 		2, WORDS("model.a.weight", "no rule"));
 	expect_refusal("{" TP2 "\"rules\":[{\"match\":\"**\",\"replicate\":true},{\"match\":\"c\","
-			       "\"drop\":true}]}",
+		       "\"drop\":true}]}",
 		ok, t, 2, WORDS("/rules/1", "no tensor matches"));
 	expect_refusal("{" TP2
 		       "\"rules\":[{\"match\":\"**\",\"split\":[{\"axis\":\"tp\",\"dim\":2}]}]}",
@@ -260,22 +260,22 @@ START_TEST(what_does_not_fit_names_tensor_dimension_ranks_and_rule)
 		       "\"rules\":[{\"match\":\"**\",\"split\":[{\"axis\":\"tp\",\"dim\":0}]}]}",
 		ok, t, 2, WORDS("model.b.qweight", "packed", "granule"));
 	expect_refusal("{" TP2 "\"params\":{\"u\":\"config:heads\"},\"rules\":[{\"match\":\"**\","
-			       "\"split\":[{\"axis\":\"tp\","
+		       "\"split\":[{\"axis\":\"tp\","
 		       "\"dim\":0,\"units\":\"u\"}]}]}",
 		ok, t, 1, WORDS("model.a.weight", "config.json has no heads"));
 	expect_refusal("{" TP2 "\"params\":{\"u\":\"v\",\"v\":\"u\"},\"rules\":[{\"match\":\"**\","
-			       "\"split\":[{\"axis\":\"tp\","
+		       "\"split\":[{\"axis\":\"tp\","
 		       "\"dim\":0,\"units\":\"u\"}]}]}",
 		ok, t, 1, WORDS("circle"));
 	expect_refusal("{" TP2 "\"rules\":[{\"match\":\"**\",\"split\":[{\"axis\":\"tp\",\"dim\":0,"
-			       "\"units\":\"config:n*2\"}]}]}",
+		       "\"units\":\"config:n*2\"}]}]}",
 		ok, t, 1, WORDS("6 elements are not 4 units"));
 	expect_refusal(
 		"{" TP2
 		"\"quant\":[\"\",\"fp8\"],\"rules\":[{\"match\":\"**\",\"replicate\":true}]}",
 		"{\"quantization_config\":{\"quant_method\":\"gptq\"}}", t, 2, WORDS("gptq"));
 	expect_refusal("{" HEAD "\"mesh\":{\"axes\":[[\"pp\",2]]},\"layers\":{\"count\":4},"
-				"\"rules\":[{\"match\":\"**\",\"replicate\":"
+		       "\"rules\":[{\"match\":\"**\",\"replicate\":"
 		       "true}]}",
 		ok, t, 2, WORDS("model.a.weight", "in no layer"));
 }
@@ -304,7 +304,7 @@ START_TEST(fp8_shards_off_the_block_grid_are_an_error_and_cover_takes_whole_bloc
 	for (int cover = 0; cover < 2; cover++) {
 		snprintf(text, sizeof(text),
 			"{" TP2 "\"rules\":[{\"match\":\"w.weight\",\"split\":[{\"axis\":\"tp\","
-				"\"dim\":0}]},"
+			"\"dim\":0}]},"
 			"{\"match\":\"**_scale_inv\",\"follow\":{\"strip\":\"_scale_inv\","
 			"\"block\":[128,128],\"edge\":\"%s\"}}]}",
 			cover ? "cover" : "error");
@@ -432,7 +432,7 @@ START_TEST(vocabulary_is_padded_to_64_and_the_tail_has_no_source)
 	struct mc_err err;
 
 	ck_assert_int_eq(compile("{" TP2 "\"rules\":[{\"match\":\"e\",\"split\":[{\"axis\":\"tp\","
-					 "\"dim\":0,\"pad\":64}]}]}",
+				 "\"dim\":0,\"pad\":64}]}]}",
 				 NULL, t, 1, &l, &s, &err),
 		0);
 	ck_assert_int_eq(mc_sharding_rank(s, 1, &v, &err), 0);
@@ -564,7 +564,7 @@ START_TEST(fuse_and_stack_build_the_engines_expert_tensor)
 	const struct mc_local_piece *p;
 
 	ck_assert_msg(compile("{" TP2 "\"rules\":[{\"match\":\"l.#.e.#.*\",\"split\":[{\"axis\":"
-				      "\"tp\",\"dim\":0}]}],\"emit\":{\"fuse\":"
+			      "\"tp\",\"dim\":0}]}],\"emit\":{\"fuse\":"
 			      "[{\"name\":\"l.{1}.e.{2}.gu\",\"from\":[\"l.#.e.#.g\",\"l.#.e.#.u\"]"
 			      ",\"dim\":0}],\"stack\":[{\"name\":"
 			      "\"l.{1}.w13\",\"from\":\"l.#.e.#.gu\",\"index\":2}],\"rename\":[{"
@@ -605,7 +605,7 @@ START_TEST(fused_qkv_in_parts_and_constants_and_zero_bias)
 	const float one = 1;
 
 	ck_assert_msg(compile("{" HEAD "\"mesh\":{\"axes\":[[\"tp\",4]]},\"rules\":[{\"match\":\"l."
-				       "#.qkv\",\"split\":[{\"axis\":\"tp\",\"dim\":0,"
+			      "#.qkv\",\"split\":[{\"axis\":\"tp\",\"dim\":0,"
 			      "\"parts\":[{\"size\":8,\"units\":4},{\"size\":4,\"units\":2,"
 			      "\"over\":\"replicate\"},{\"size\":4,\"units\":2,\"over\":"
 			      "\"replicate\"}]}]},{\"match\":\"l.#.bias\",\"only\":{\"axis\":"
@@ -650,7 +650,7 @@ START_TEST(experts_are_dealt_linearly_round_robin_or_by_a_table)
 
 		snprintf(text, sizeof(text),
 			"{" HEAD "\"mesh\":{\"axes\":[[\"ep\",3]]},\"rules\":[{\"match\":\"e.#\","
-				 "\"own\":[{\"axis\":"
+			"\"own\":[{\"axis\":"
 			"\"ep\",\"index\":1,\"count\":5,\"place\":%s}]}]}",
 			place[i]);
 		ck_assert_msg(compile(text, NULL, t, 5, &l, &s, &err) == 0, "%s", err.text);

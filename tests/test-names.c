@@ -2,7 +2,7 @@
  */
 #include "fs/names.h"
 #include "fs/names-load.h"
-#include "suite.h"
+#include "tests/suite.h"
 #include "tier/lock.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* The node table: numbers, references, reuse, and many threads at once. */
 #include "fs/node.h"
-#include "suite.h"
+#include "tests/suite.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* The pool for calls that block: every job once, a bounded queue, a bounded end. */
 #include "fs/work.h"
-#include "suite.h"
+#include "tests/suite.h"
 #include "tier/lock.h"
 
 #include <errno.h>

@@ -10,7 +10,8 @@ struct mc_err {
 	char text[512]; /* empty when no failure was described; always NUL-terminated */
 };
 
-/* Describes a failure and returns code (a negative errno). err may be NULL. Keeps the first text. */
+/* Describes a failure and returns code (a negative errno). err may be NULL. Keeps the first text.
+ */
 int mc_err_set(struct mc_err *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 

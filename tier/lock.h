@@ -39,7 +39,10 @@ struct mc_cond {
 	pthread_cond_t c;
 };
 
-#define MC_MUTEX_INIT {PTHREAD_MUTEX_INITIALIZER}
+#define MC_MUTEX_INIT                                                                              \
+	{                                                                                          \
+		PTHREAD_MUTEX_INITIALIZER                                                          \
+	}
 
 static inline void mc_mutex_init(struct mc_mutex *m)
 {
@@ -98,7 +101,8 @@ static inline void mc_cond_wait(struct mc_cond *c, struct mc_mutex *m) MC_REQUIR
 	pthread_cond_wait(&c->c, &m->m);
 }
 
-/* Returns 0, or ETIMEDOUT (positive, as pthread gives it) once deadline_ns (CLOCK_MONOTONIC) passed. */
+/* Returns 0, or ETIMEDOUT (positive, as pthread gives it) once deadline_ns (CLOCK_MONOTONIC)
+ * passed. */
 static inline int mc_cond_wait_until(struct mc_cond *c, struct mc_mutex *m, uint64_t deadline_ns)
 	MC_REQUIRES(*m)
 {

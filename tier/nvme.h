@@ -21,20 +21,21 @@ struct mc_nvme_opts {
 	const char *dir;
 	uint64_t capacity; /* bytes; 0 = 90 % of what the file system has free and we use already */
 	const struct mc_io *io; /* I/O table (io.h), NULL = the real one; tests inject faults */
-	unsigned commit_ms; /* how long a written block waits for others before its group is made durable;
-			       0 = 1,000 */
-	uint64_t journal_bytes; /* of its log, then a snapshot is written; 0 = 4 MiB. Not part of used */
-	unsigned probe_ms;  /* between probes of a bypassed tier; 0 = 10,000 */
+	unsigned commit_ms; /* how long a written block waits for others before its group is made
+			       durable; 0 = 1,000 */
+	uint64_t journal_bytes; /* of its log, then a snapshot is written; 0 = 4 MiB. Not part of
+				   used */
+	unsigned probe_ms;      /* between probes of a bypassed tier; 0 = 10,000 */
 };
 
 struct mc_nvme_stats {
 	uint64_t capacity, used, held; /* bytes, as in dram.h */
 	uint64_t bytes_read, bytes_written;
-	uint64_t flushes;   /* fdatasync on data files */
+	uint64_t flushes;    /* fdatasync on data files */
 	uint64_t bad_blocks; /* CRC mismatches found, quarantined */
-	uint64_t errors;    /* failed I/O */
-	bool bypassed;      /* the error budget is spent; probing */
-	bool uring, direct; /* effective modes */
+	uint64_t errors;     /* failed I/O */
+	bool bypassed;       /* the error budget is spent; probing */
+	bool uring, direct;  /* effective modes */
 };
 
 /* Opens or makes the directory, takes its lock (-EBUSY with the holder's pid in err), recovers. */
@@ -42,29 +43,29 @@ int mc_nvme_open(const struct mc_nvme_opts *opts, struct mc_nvme **ret, struct m
 /* Waits for writes in flight, makes them durable, writes a snapshot, unlocks. */
 void mc_nvme_close(struct mc_nvme *n);
 void mc_nvme_stats(struct mc_nvme *n, struct mc_nvme_stats *ret);
-void mc_nvme_recovered(struct mc_nvme *n, void (*each)(void *ctx, const struct mc_file_id *id),
-	void *ctx);
+void mc_nvme_recovered(
+	struct mc_nvme *n, void (*each)(void *ctx, const struct mc_file_id *id), void *ctx);
 /* The tier's root, for files that belong beside it (manifest indexes). Borrowed. */
 const char *mc_nvme_dir(const struct mc_nvme *n);
 
-int mc_nvme_image_get(struct mc_nvme *n, const struct mc_file_id *id, bool create,
-	struct mc_nvme_image **ret);
+int mc_nvme_image_get(
+	struct mc_nvme *n, const struct mc_file_id *id, bool create, struct mc_nvme_image **ret);
 void mc_nvme_image_put(struct mc_nvme_image *img);
 
 bool mc_nvme_present(struct mc_nvme_image *img, uint64_t block); /* durable and journalled */
 uint64_t mc_nvme_present_blocks(struct mc_nvme_image *img);
 uint64_t mc_nvme_resident_bytes(struct mc_nvme_image *img);
-/* The backing file for passthrough, borrowed, the image's only descriptor: dup it, never open the file
- * again (a second description of ours would look like a client's). -EOPNOTSUPP when the file system
- * grants no leases: then nobody may be given it. */
+/* The backing file for passthrough, borrowed, the image's only descriptor: dup it, never open the
+ * file again (a second description of ours would look like a client's). -EOPNOTSUPP when the file
+ * system grants no leases: then nobody may be given it. */
 int mc_nvme_fd(struct mc_nvme_image *img);
 
 /*
  * One asynchronous block transfer; the caller owns the struct and buf (MC_BLOCK_SIZE bytes, page
- * aligned) until done runs: exactly once, any thread, perhaps before the call returns, no lock held.
- * Read: 0; -ENOENT not here; -EBADMSG wrong bytes (the block is dropped); -EIO.
- * Write: res 0 = buf is no longer needed; durability and presence follow by themselves (group commit).
- * -ENOSPC when the capacity is reached or the file system full: evict and try again; -EAGAIN the block is
+ * aligned) until done runs: exactly once, any thread, perhaps before the call returns, no lock
+ * held. Read: 0; -ENOENT not here; -EBADMSG wrong bytes (the block is dropped); -EIO. Write: res 0
+ * = buf is no longer needed; durability and presence follow by themselves (group commit). -ENOSPC
+ * when the capacity is reached or the file system full: evict and try again; -EAGAIN the block is
  * being evicted at this moment; -ESTALE the image was dropped; -EIO (at once while bypassed).
  * A tail is padded with zeros in buf to whole pages.
  */
@@ -83,13 +84,15 @@ void mc_nvme_write(struct mc_nvme_op *op);
 /* Everything written so far durable and journalled. */
 int mc_nvme_sync(struct mc_nvme *n);
 
-/* An image read back by a restarted daemon is unverified until mc_nvme_verify found every present block
- * good (bad ones are dropped); the result is journalled. Synchronous, for a background thread. */
+/* An image read back by a restarted daemon is unverified until mc_nvme_verify found every present
+ * block good (bad ones are dropped); the result is journalled. Synchronous, for a background
+ * thread. */
 bool mc_nvme_verified(struct mc_nvme_image *img);
 int mc_nvme_verify(struct mc_nvme_image *img);
 
-/* Like mc_dram_punch for blocks [first, first + n): bytes freed, -EAGAIN (held by a client), or -EIO when
- * the eviction could not be recorded. Blocks not yet journalled are left alone. Blocks for a disk sync. */
+/* Like mc_dram_punch for blocks [first, first + n): bytes freed, -EAGAIN (held by a client), or
+ * -EIO when the eviction could not be recorded. Blocks not yet journalled are left alone. Blocks
+ * for a disk sync. */
 int64_t mc_nvme_evict(struct mc_nvme_image *img, uint64_t first, uint64_t n);
 int64_t mc_nvme_drop(struct mc_nvme_image *img); /* like mc_dram_drop */
 uint64_t mc_nvme_reap(struct mc_nvme *n);

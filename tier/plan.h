@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 #define MC_BLOCK_SHIFT 20
-#define MC_BLOCK_SIZE (UINT64_C(1) << MC_BLOCK_SHIFT) /* bytes; the last block of a file is short */
+#define MC_BLOCK_SIZE (UINT64_C(1) << MC_BLOCK_SHIFT) /* bytes; the last block of a file is short  \
+						       */
 
 static inline uint64_t mc_block_count(uint64_t size)
 {
@@ -41,10 +42,10 @@ struct mc_guard {
 
 struct mc_piece {
 	enum mc_piece_kind kind;
-	uint32_t len;      /* bytes, > 0 */
-	const void *data;  /* INLINE: len bytes, owned by the plan */
-	const char *path;  /* OBJECT: relative to the remote's root, owned by the plan */
-	uint64_t off;      /* OBJECT: byte offset in the object */
+	uint32_t len;          /* bytes, > 0 */
+	const void *data;      /* INLINE: len bytes, owned by the plan */
+	const char *path;      /* OBJECT: relative to the remote's root, owned by the plan */
+	uint64_t off;          /* OBJECT: byte offset in the object */
 	struct mc_guard guard; /* OBJECT */
 };
 
@@ -60,7 +61,8 @@ struct mc_plan {
 void mc_plan_init(struct mc_plan *p);
 void mc_plan_done(struct mc_plan *p);
 
-/* Each appends one piece and returns 0 or -ENOMEM. data and path are copied; adjacent holes merge. */
+/* Each appends one piece and returns 0 or -ENOMEM. data and path are copied; adjacent holes merge.
+ */
 int mc_plan_add_hole(struct mc_plan *p, uint32_t len);
 int mc_plan_add_inline(struct mc_plan *p, const void *data, uint32_t len);
 int mc_plan_add_object(struct mc_plan *p, const char *path, uint64_t off, uint32_t len,

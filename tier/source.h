@@ -17,18 +17,19 @@ struct mc_source;
 
 struct mc_source_ops {
 	/*
-	 * Appends the pieces of [off, off + len), which lies inside the file, to an initialised empty
-	 * plan. No I/O; callable from any thread at once. 0 or -errno (-ENOMEM, -EBADMSG).
+	 * Appends the pieces of [off, off + len), which lies inside the file, to an initialised
+	 * empty plan. No I/O; callable from any thread at once. 0 or -errno (-ENOMEM, -EBADMSG).
 	 */
 	int (*plan)(const struct mc_source *s, uint64_t off, uint32_t len, struct mc_plan *plan);
 	/* CRC32C of the block's bytes as they must be. Pure; any thread. */
 	uint32_t (*block_crc)(const struct mc_source *s, uint64_t block);
 	/*
 	 * First data at or after off: [*ret_start, *ret_end), *ret_end > *ret_start, both ≤ size.
-	 * -ENXIO when only hole follows. Granularity is the byte; a hole is what the plan calls one.
+	 * -ENXIO when only hole follows. Granularity is the byte; a hole is what the plan calls
+	 * one.
 	 */
-	int (*next_data)(const struct mc_source *s, uint64_t off, uint64_t *ret_start,
-		uint64_t *ret_end);
+	int (*next_data)(
+		const struct mc_source *s, uint64_t off, uint64_t *ret_start, uint64_t *ret_end);
 	/* Drops the reference that the holder owns. */
 	void (*release)(struct mc_source *s);
 };
