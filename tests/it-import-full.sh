@@ -31,3 +31,13 @@ r = json.loads(sys.argv[1])
 sys.exit(not (r["resumed_bytes"] >= 8 << 20 and r["read_bytes"] + r["resumed_bytes"] == 40 << 20))
 END
 "$program" verify o/m --remote "dir:$MC_TMP/remote"
+
+# What a killed process left under a temporary name goes after a day, not before.
+node=$(cat "$XDG_STATE_HOME/mooncakefs/node-id")
+tmp=$MC_TMP/remote/tmp/$node
+mkdir -p "$tmp"
+echo old >"$tmp/old"
+echo new >"$tmp/new"
+touch -d '25 hours ago' "$tmp/old"
+"$program" import "$MC_TMP/src" o/m@v1 --remote "dir:$MC_TMP/remote" >/dev/null
+[ "$(ls "$tmp")" = new ] || fail "leftovers: $(ls "$tmp")"

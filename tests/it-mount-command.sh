@@ -63,6 +63,7 @@ rc=0
 "$program" umount "$mnt"
 
 # SIGTERM ends a mount in the foreground with 0.
+: >"$MC_TMP/log"
 "$program" mount -f "$mnt" "${remote[@]}" 2>"$MC_TMP/log" &
 pid=$!
 until grep -q event=mounted "$MC_TMP/log"; do

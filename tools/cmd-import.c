@@ -2,12 +2,15 @@
 #include "tools/command.h"
 
 #include "manifest/import.h"
+#include "tier/cleanup.h"
 #include "tier/digest.h"
 #include "tier/lock.h"
 #include "tier/remote.h"
 #include "tools/json-line.h"
+#include "tools/node-name.h"
 #include "tools/open-remote.h"
 #include "tools/progress.h"
+#include "tools/reap.h"
 #include "tools/size.h"
 
 static void warn(void *ctx, const char *text)
@@ -61,6 +64,15 @@ static void print_text(const struct mc_import_result *res, double seconds)
 		(unsigned long long)res->new_chunks, (unsigned long long)res->chunks);
 }
 
+/* What an import that was killed more than a day ago left under a temporary name. */
+static void reap(struct mc_remote *remote)
+{
+	cleanup_free char *node = NULL;
+
+	if (mc_node_name(&node) == 0)
+		mc_reap_leftovers(remote, node);
+}
+
 int mc_cmd_import(const struct mc_options *o)
 {
 	bool json = mc_options_flag(o, MC_OPT_JSON);
@@ -84,6 +96,7 @@ int mc_cmd_import(const struct mc_options *o)
 	r = mc_open_remote(o, &remote);
 	if (r != 0)
 		return r;
+	reap(remote);
 	mc_progress_open(&view, json);
 	r = mc_import(remote, &opts, &res, &err);
 	mc_progress_close(&view);
