@@ -355,6 +355,34 @@ START_TEST(puts_leave_nothing_under_tmp)
 }
 END_TEST
 
+START_TEST(what_a_crash_left_under_tmp_goes_after_a_day)
+{
+	static const char *const names[] = {"0123456789abcdef-1", "0123456789abcdef-2", "a-file"};
+	static const struct mc_remote_opts opts = {.node = "crashed"};
+	struct timespec old[2] = {{.tv_sec = time(NULL) - 90000}, {.tv_sec = time(NULL) - 90000}};
+	struct mc_remote_attr attr;
+	struct mc_remote *again;
+
+	for (int i = 0; i < 3; i++) {
+		char path[100], full[200];
+
+		snprintf(path, sizeof(path), "tmp/crashed/%s", names[i]);
+		put(path, "x", 1);
+		snprintf(full, sizeof(full), "%s/%s", kind_root(), path);
+		if (i != 1)
+			ck_assert_int_eq(utimensat(AT_FDCWD, full, old, 0), 0);
+	}
+	again = kind_open(&opts);
+	mc_remote_close(again);
+	again = kind_open(NULL);
+	ck_assert_int_eq(
+		mc_remote_stat(again, "tmp/crashed/0123456789abcdef-1", &attr, NULL), -ENOENT);
+	ck_assert_int_eq(mc_remote_stat(again, "tmp/crashed/0123456789abcdef-2", &attr, NULL), 0);
+	ck_assert_int_eq(mc_remote_stat(again, "tmp/crashed/a-file", &attr, NULL), 0);
+	mc_remote_close(again);
+}
+END_TEST
+
 struct put_thread {
 	pthread_t t;
 	char fill;
@@ -708,6 +736,7 @@ int conformance_run(const char *name, const TTest *const *own, size_t n_own)
 		put_makes_parents_and_replaces_whole,
 		an_exclusive_put_on_an_existing_name_is_eexist_and_changes_nothing,
 		puts_leave_nothing_under_tmp,
+		what_a_crash_left_under_tmp_goes_after_a_day,
 		of_racing_exclusive_puts_one_wins,
 		readers_see_whole_versions_while_puts_replace,
 		a_guard_lets_only_the_described_object_through,

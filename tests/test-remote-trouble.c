@@ -369,7 +369,8 @@ START_TEST(what_cannot_be_opened_says_why)
 	expect_refusal("nfs://127.0.0.1", -EINVAL, "nfs://SERVER/EXPORT");
 	expect_refusal("nfs://127.0.0.1/export?nfsport=x", -EINVAL, "nfsport");
 	expect_refusal("nfs://127.0.0.1/export?version=4", -EINVAL, "version=3");
-	expect_refusal("nfs://127.0.0.1/e?nfsport=1&mountport=1", -EIO, "MOUNT service");
+	expect_refusal(
+		"nfs://127.0.0.1/e?nfsport=1&mountport=1", -ECONNREFUSED, "port 1, does not");
 	snprintf(url, sizeof(url), "nfs://127.0.0.1/nowhere?nfsport=%d&mountport=%d",
 		nfs_fixture_port(), nfs_fixture_mount_port());
 	expect_refusal(url, -EACCES, "/nowhere"); /* what this server says of unknown exports */

@@ -85,5 +85,9 @@ void mc_remote_read_until(struct mc_remote *r, struct mc_remote_read *req, uint6
 int mc_remote_get_whole(struct mc_remote *r, const struct mc_remote_call *c, size_t max,
 	void **ret_buf, size_t *ret_len);
 
+/* Removes what an earlier run of this node left unpublished; failures are left for the next time.
+ */
+void mc_remote_reap(struct mc_remote *r, const char *node);
+
 /* The path's rules; see remote.h. 0 or -EINVAL. root: "" is allowed. */
 int mc_remote_path_check(const char *path, bool root);

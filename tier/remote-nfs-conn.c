@@ -255,8 +255,11 @@ static int poll_timeout_ms(const struct mc_nfs_conn *c)
 static void service(struct mc_nfs_conn *c, int revents)
 {
 	struct mc_nfs_link *l = &c->link;
-	int fd = rpc_get_fd(l->rpc);
-	int r = rpc_service(l->rpc, revents);
+	int fd = rpc_get_fd(l->rpc), r;
+
+	if (l->phase != MC_NFS_UP)
+		mc_nfs_link_note_error(c, revents);
+	r = rpc_service(l->rpc, revents);
 
 	if (l->phase != MC_NFS_UP) {
 		if (r < 0 && l->answer == 0)

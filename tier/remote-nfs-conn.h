@@ -69,6 +69,8 @@ void mc_nfs_link_start(struct mc_nfs_conn *c);
 /* Goes on after the answer of a phase, or gives up at its deadline. True when it came UP just now.
  */
 bool mc_nfs_link_step(struct mc_nfs_conn *c);
+/* Before libnfs sees a failed attempt to connect: keeps the reason, which libnfs does not tell. */
+void mc_nfs_link_note_error(struct mc_nfs_conn *c, int revents);
 /* Ends the socket; the next attempt comes after the backoff. No slot may be busy with a call. */
 void mc_nfs_link_drop(struct mc_nfs_conn *c, int error, const char *text);
 /* Bytes that the peer has acknowledged or sent on this socket, as the kernel counts them. */

@@ -173,21 +173,40 @@ static bool try_parent_export(struct mc_nfs_conn *c)
 	return true;
 }
 
+void mc_nfs_link_note_error(struct mc_nfs_conn *c, int revents)
+{
+	socklen_t len = sizeof(int);
+	int error = 0;
+
+	if (!(revents & (POLLERR | POLLHUP)) || c->link.answer != 0)
+		return;
+	if (getsockopt(rpc_get_fd(c->link.rpc), SOL_SOCKET, SO_ERROR, &error, &len) == 0 &&
+		error > 0)
+		c->link.answer = -error;
+}
+
 static void give_up(struct mc_nfs_conn *c)
 {
 	const struct mc_nfs_server *s = &c->n->server;
 	struct mc_nfs_link *l = &c->link;
-	const char *why = rpc_get_error(l->rpc);
-	char text[sizeof(c->text)];
 	int error = l->answer != 0 ? l->answer : -ETIMEDOUT;
+	int port = l->phase == MC_NFS_CONNECT ? s->nfsport : s->mountport;
+	char text[sizeof(c->text)], at[40] = "found by its port mapper";
 
+	if (port != 0)
+		snprintf(at, sizeof(at), "on port %d", port);
 	if (l->phase == MC_NFS_MOUNT && l->answer != 0)
-		snprintf(text, sizeof(text), "the server refuses to mount %s: %s", s->export,
-			strerror(-error));
+		snprintf(text, sizeof(text), "the server refuses to mount %s: %s%s", s->export,
+			strerror(-error),
+			error == -EACCES ? "; is it exported to this host (\"insecure\" for "
+					   "others than root)?"
+					 : "");
 	else
-		snprintf(text, sizeof(text), "no answer from the %s service at %s%s%s",
-			l->phase == MC_NFS_CONNECT ? "NFS" : "MOUNT", s->host,
-			why != NULL && *why != '\0' ? ": " : "", why != NULL ? why : "");
+		snprintf(text, sizeof(text),
+			"the %s service of %s, %s, does not answer: %s; is the server up, and are "
+			"nfsport= and mountport= right?",
+			l->phase == MC_NFS_CONNECT ? "NFS" : "MOUNT", s->host, at,
+			strerror(-error));
 	mc_nfs_link_drop(c, error, text);
 }
 

@@ -159,6 +159,10 @@ int mc_remote_open(const char *url, const struct mc_remote_opts *opts, struct mc
 		remote_free(r);
 		return mc_err_set(err, res, "%s: %s", url, strerror(-res));
 	}
+	if (opts != NULL && opts->node != NULL) {
+		mc_remote_reap(r, opts->node);
+		atomic_store(&r->errors, 0); /* nothing to reap is no error of the caller's */
+	}
 	*ret = r;
 	return 0;
 }
