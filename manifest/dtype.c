@@ -47,9 +47,9 @@ unsigned mc_dtype_bits(uint8_t dtype)
 
 int mc_dtype_parse(const char *name, uint8_t *ret)
 {
-	for (uint8_t i = 0; i < MC_DTYPE_COUNT; i++) {
+	for (int i = 0; i < MC_DTYPE_COUNT; i++) {
 		if (strcmp(types[i].name, name) == 0) {
-			*ret = i;
+			*ret = (uint8_t)i;
 			return 0;
 		}
 	}

@@ -41,6 +41,7 @@ void mc_manifest_entry(const struct mc_manifest *m, uint32_t entry, struct mc_en
 			: m->digests + (size_t)e->sha256 * MC_SHA256_SIZE;
 		ret->parse_error = m->strings + e->parse_error;
 		ret->external = e->ext != MC_INDEX_NONE;
+		ret->ext_path = ret->external ? m->strings + m->exts[e->ext].path : NULL;
 	}
 }
 

@@ -6,18 +6,23 @@
 #include "manifest/dtype.h"
 #include "tier/cleanup.h"
 
+/* A shape is named by a tensor that has it. */
+struct shape {
+	const struct mc_writer_tensor *of; /* borrowed */
+};
+
 /* What the columns refer to. */
 struct tables {
 	unsigned dtypes[MC_DTYPE_COUNT]; /* dtype → element of "dtypes" */
 	bool used[MC_DTYPE_COUNT];
-	const struct mc_writer_tensor *
-		*shapes; /* owned: one tensor of each shape, in shape_order */
+	struct shape *shapes; /* owned, distinct, in shape_order */
 	size_t n_shapes;
 };
 
 static int shape_order(const void *va, const void *vb)
 {
-	const struct mc_writer_tensor *a = *(void *const *)va, *b = *(void *const *)vb;
+	const struct mc_writer_tensor *a = ((const struct shape *)va)->of;
+	const struct mc_writer_tensor *b = ((const struct shape *)vb)->of;
 
 	if (a->rank != b->rank)
 		return a->rank < b->rank ? -1 : 1;
@@ -41,7 +46,7 @@ static int make_tables(const struct mc_writer *w, struct tables *tables)
 	if (tables->shapes == NULL)
 		return -ENOMEM;
 	for (size_t i = 0; i < w->n_tensors; i++)
-		tables->shapes[i] = &w->tensors[i];
+		tables->shapes[i].of = &w->tensors[i];
 	qsort(tables->shapes, w->n_tensors, sizeof(*tables->shapes), shape_order);
 	for (size_t i = 0; i < w->n_tensors; i++)
 		if (n == 0 || shape_order(&tables->shapes[n - 1], &tables->shapes[i]) != 0)
@@ -75,8 +80,9 @@ static uint64_t off_of(const struct mc_writer_tensor *t, const struct tables *ta
 
 static uint64_t shape_of(const struct mc_writer_tensor *t, const struct tables *tables)
 {
-	const struct mc_writer_tensor **at =
-		bsearch(&t, tables->shapes, tables->n_shapes, sizeof(*tables->shapes), shape_order);
+	const struct shape key = {t};
+	const struct shape *at = bsearch(
+		&key, tables->shapes, tables->n_shapes, sizeof(*tables->shapes), shape_order);
 
 	return (uint64_t)(at - tables->shapes);
 }
@@ -134,11 +140,11 @@ static void put_dtypes(struct mc_json_out *o, const struct tables *tables)
 	bool first = true;
 
 	mc_json_put(o, "[");
-	for (uint8_t d = 0; d < MC_DTYPE_COUNT; d++) {
+	for (int d = 0; d < MC_DTYPE_COUNT; d++) {
 		if (!tables->used[d])
 			continue;
 		mc_json_put_comma(o, &first);
-		mc_json_put_string(o, mc_dtype_name(d));
+		mc_json_put_string(o, mc_dtype_name((uint8_t)d));
 	}
 	mc_json_put(o, "]");
 }
@@ -150,9 +156,9 @@ static void put_shapes(struct mc_json_out *o, const struct tables *tables)
 		bool first = true;
 
 		mc_json_put(o, i > 0 ? ",[" : "[");
-		for (unsigned k = 0; k < tables->shapes[i]->rank; k++) {
+		for (unsigned k = 0; k < tables->shapes[i].of->rank; k++) {
 			mc_json_put_comma(o, &first);
-			mc_json_put_uint(o, tables->shapes[i]->shape[k]);
+			mc_json_put_uint(o, tables->shapes[i].of->shape[k]);
 		}
 		mc_json_put(o, "]");
 	}

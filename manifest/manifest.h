@@ -46,6 +46,7 @@ struct mc_entry {
 	const char
 		*parse_error; /* FILE: why it is opaque though its name promises tensors, or "" */
 	bool external;        /* FILE: its bytes lie in an existing file on the remote */
+	const char *ext_path; /* FILE: that file's path on the remote, or NULL; borrowed */
 	uint32_t parent;      /* entry number */
 	uint32_t first_child, n_children; /* DIR */
 };

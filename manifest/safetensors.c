@@ -186,7 +186,7 @@ static int check_tensor(const struct mc_st_tensor *t, uint64_t at, struct mc_err
 
 static int check_layout(struct mc_safetensors *st, uint64_t file_size, struct mc_err *err)
 {
-	uint64_t at = 0, have = file_size - st->data_start;
+	uint64_t at = 0, have = file_size - st->data_start, want;
 
 	for (size_t i = 0; i < st->n; i++) {
 		int r = check_tensor(&st->t[i], at, err);
@@ -195,11 +195,12 @@ static int check_layout(struct mc_safetensors *st, uint64_t file_size, struct mc
 			return r;
 		at += st->t[i].len;
 	}
+	want = st->data_start + at;
 	if (at != have)
 		return mc_err_set(err, -EBADMSG,
 			"%s: the header expects a file of %llu bytes, it has %llu",
-			at > have ? "truncated" : "trailing bytes",
-			(unsigned long long)(st->data_start + at), (unsigned long long)file_size);
+			at > have ? "truncated" : "trailing bytes", (unsigned long long)want,
+			(unsigned long long)file_size);
 	for (size_t i = 0; i < st->n; i++)
 		st->t[i].off += st->data_start;
 	return 0;

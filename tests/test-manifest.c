@@ -87,6 +87,7 @@ static void check_content(struct mc_manifest *m)
 	ck_assert_str_eq(e.parse_error, "header: \"x\"\tnot known");
 	ck_assert_ptr_null(e.sha256);
 	ck_assert(!e.external);
+	ck_assert_ptr_null(e.ext_path);
 	ck_assert_uint_eq(mc_manifest_spans(m, entry_of(m, "sub/sparse")), 3);
 	mc_manifest_span(m, entry_of(m, "sub/sparse"), 1, &s);
 	ck_assert(s.hole);
@@ -100,6 +101,7 @@ static void check_content(struct mc_manifest *m)
 	ck_assert(c.stored);
 	mc_manifest_entry(m, entry_of(m, "sub/model.safetensors"), &e);
 	ck_assert(e.external);
+	ck_assert_str_eq(e.ext_path, "hf/blob");
 	mc_manifest_span(m, entry_of(m, "sub/model.safetensors"), 0, &s);
 	mc_manifest_chunk(m, s.chunk, &c);
 	ck_assert(!c.stored);
