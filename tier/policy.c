@@ -3,7 +3,7 @@
  * and the victim comes from the list whose entries are worth least (worth.h). From that list the
  * newest leaves: of equals, those that have waited longest are nearest to their next use.
  *
- * Chosen by replaying traces of LLM serving (figures: docs and tests/bench/replay). There the next
+ * Chosen by replaying traces of LLM serving (figures: tests/replay). There the next
  * use of a block is farther away than a small tier can hold, so recency lists churn without hits; a
  * tier that knows how its uses are spaced keeps fewer blocks, but long enough.
  *
