@@ -494,6 +494,31 @@ START_TEST(random_reads_fetch_only_the_blocks_they_touch)
 }
 END_TEST
 
+START_TEST(a_stream_of_more_than_the_memory_is_fetched_once)
+{
+	struct place p;
+	struct pattern warm, stream;
+	struct mc_file *fw, *fs;
+	uint64_t before;
+
+	place_make(&p);
+	warm = make_pattern(&p, "warm", 32 * MIB);
+	stream = make_pattern(&p, "stream", 256 * MIB);
+	place_open(&p, 128 * MIB, 0);
+	fw = file_open(&p, &warm);
+	fs = file_open(&p, &stream);
+	for (int round = 0; round < 70; round++) /* until the policy has learned from it */
+		read_whole(fw, &warm);
+	before = stats(&p).fetched_bytes;
+	read_whole(fs, &stream);
+	ck_assert_uint_le(stats(&p).fetched_bytes - before, stream.size + stream.size / 100);
+	mc_file_put(fw);
+	mc_file_put(fs);
+	place_close(&p, false);
+	place_remove(&p);
+}
+END_TEST
+
 SUITE_MAIN("store", any_range_reads_right_and_again_from_memory,
 	sixteen_readers_cost_the_remote_one_copy,
 	sixty_four_readers_of_three_times_the_memory_stay_within_it,
@@ -501,4 +526,5 @@ SUITE_MAIN("store", any_range_reads_right_and_again_from_memory,
 	a_killed_store_is_followed_by_one_that_fetches_nothing_again, nvme_survives_a_clean_restart,
 	bytes_that_do_not_verify_are_an_error_and_never_seen, holes_are_zeros_and_take_no_memory,
 	a_mapping_outlives_close_and_eviction_pressure,
-	random_reads_fetch_only_the_blocks_they_touch)
+	random_reads_fetch_only_the_blocks_they_touch,
+	a_stream_of_more_than_the_memory_is_fetched_once)

@@ -66,6 +66,12 @@ static inline bool mc_policy_linked(const struct mc_policy_entry *e)
 	return e->next != NULL;
 }
 
+/* A linked entry that came ahead of its first use and still waits for it. */
+static inline bool mc_policy_is_ahead(const struct mc_policy_entry *e)
+{
+	return e->uses == 0;
+}
+
 struct mc_policy_stats {
 	uint64_t entries;
 	uint64_t weight;        /* bytes, sum over the entries */

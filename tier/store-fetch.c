@@ -173,7 +173,7 @@ static int take_memory(struct mc_store *s, struct mc_job *job)
 		return r;
 	mc_mutex_lock(&s->lock);
 	if (!mc_policy_linked(&job->pair->entry))
-		mc_policy_insert(s->dram_policy, &job->pair->entry,
+		mc_policy_insert_ahead(s->dram_policy, &job->pair->entry,
 			mc_file_hash(&job->file->id) + job->pair->index, pair_weight(job->pair));
 	mc_mutex_unlock(&s->lock);
 	return 0;

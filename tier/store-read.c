@@ -52,7 +52,7 @@ static void pin_locked(struct mc_store *s, struct mc_file_read *r, const bool *h
 			continue;
 		p->pins++;
 		r->pinned |= 1u << i;
-		if (!b->ahead)
+		if (!b->ahead || mc_policy_is_ahead(&p->entry))
 			mc_policy_hit(s->dram_policy, &p->entry);
 		b->ahead = false;
 	}
