@@ -39,9 +39,14 @@ grep -q "process $reader (sleep): open file" "$MC_TMP/err" || fail "holder: $(ca
 mounted || fail 'not mounted any more'
 "$program" umount --lazy "$mnt"
 mounted && fail 'still mounted'
+# The old daemon serves its reader while a new one has the place.
+"$program" mount "$mnt" "${remote[@]}"
+[ "$(cat "/proc/$reader/fd/0")" = hello ] || fail 'the reader of the detached mount'
+[ "$(cat "$mnt/checkpoints/o/m/file")" = hello ] || fail 'the new mount'
 kill $reader
 wait $reader 2>/dev/null || true
 reader=
+"$program" umount "$mnt"
 
 # Options from a file and from -o; the daemon is gone when umount returns, so the NVMe tier is free.
 echo "{\"remote\": \"dir:$MC_TMP/remote\", \"dram\": \"64MiB\"}" >"$MC_TMP/config.json"

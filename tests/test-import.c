@@ -356,6 +356,89 @@ START_TEST(what_a_failed_import_read_is_not_read_again)
 }
 END_TEST
 
+/* Notes that were damaged are forgotten, not believed; so is what stands behind them. */
+START_TEST(a_damaged_journal_costs_reading_and_nothing_else)
+{
+	static const struct {
+		const char *damage;
+		bool all; /* nothing is left to resume */
+	} cases[] = {
+		{"printf X | dd of=$j bs=1 seek=50 conv=notrunc status=none", true},
+		{"printf X | dd of=$j bs=1 seek=$(($(stat -c %s $j) - 1)) conv=notrunc status=none",
+			false},
+		{"truncate -s -7 $j", false},
+		{"head -c 1000 /dev/urandom >> $j", false},
+		{"head -c 5000 /dev/urandom > $j", true},
+		{": > $j", true},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct mc_import_opts opts = {.name = {.org = "o", .model = "m", .rev = "v1"},
+			.jobs = 2,
+			.progress = meddle};
+		struct meddler m = {
+			.stage = "look at the source again", .command = "touch src/new"};
+		struct mc_import_result res;
+		struct mc_err err = {0};
+		struct tree t;
+
+		tree_open(&t);
+		fill(&t);
+		opts.src = t.src;
+		opts.ctx = &m;
+		m.t = &t;
+		ck_assert_int_eq(mc_import(t.remote, &opts, &res, &err), -ESTALE);
+		tree_shell(&t,
+			"rm src/new; touch -d @1444444444.75 src; "
+			"j=$(ls state/mooncakefs/*.journal); %s",
+			cases[i].damage);
+		err.text[0] = '\0';
+		ck_assert_msg(mc_import(t.remote, &opts, &res, &err) == 0, "%s", err.text);
+		ck_assert_uint_eq(res.written_bytes, 0);
+		ck_assert_msg((res.resumed_bytes == 0) == cases[i].all, "%s: %llu resumed",
+			cases[i].damage, (unsigned long long)res.resumed_bytes);
+		ck_assert_uint_eq(res.read_bytes + res.resumed_bytes, res.bytes - res.hole_bytes);
+		export_to(&t, "v1", "out");
+		tree_shell(&t, "diff -r --no-dereference src out");
+		tree_close(&t);
+	}
+}
+END_TEST
+
+static void import_again(void *ctx, const struct mc_progress *now)
+{
+	struct meddler *m = ctx;
+	struct mc_import_result res;
+	struct mc_err err;
+
+	if (m->stage == NULL || strcmp(now->stage, m->stage) != 0)
+		return;
+	m->stage = NULL;
+	ck_assert_int_eq(tree_import(m->t, "v1", &res, &err), -EBUSY);
+	ck_assert_msg(strstr(err.text, "another import of") != NULL, "%s", err.text);
+}
+
+START_TEST(a_second_import_of_the_same_source_at_a_time_is_refused)
+{
+	struct mc_import_opts opts = {.name = {.org = "o", .model = "m", .rev = "v1"},
+		.jobs = 2,
+		.progress = import_again};
+	struct meddler m = {.stage = "read"};
+	struct mc_import_result res;
+	struct mc_err err = {0};
+	struct tree t;
+
+	tree_open(&t);
+	fill(&t);
+	opts.src = t.src;
+	opts.ctx = &m;
+	m.t = &t;
+	ck_assert_msg(mc_import(t.remote, &opts, &res, &err) == 0, "%s", err.text);
+	ck_assert_ptr_null(m.stage);
+	tree_close(&t);
+}
+END_TEST
+
 START_TEST(a_reference_copies_nothing_and_notices_a_changed_file)
 {
 	struct mc_import_opts opts = {
@@ -530,6 +613,8 @@ SUITE_MAIN("import", an_exported_tree_is_the_imported_one,
 	a_weight_file_that_does_not_parse_is_plain_bytes_unless_strict,
 	a_source_that_changes_meanwhile_is_an_error_and_nothing_is_visible,
 	what_a_failed_import_read_is_not_read_again,
+	a_damaged_journal_costs_reading_and_nothing_else,
+	a_second_import_of_the_same_source_at_a_time_is_refused,
 	a_reference_copies_nothing_and_notices_a_changed_file,
 	verify_names_file_and_chunk_of_every_damage,
 	export_refuses_a_directory_that_holds_something,

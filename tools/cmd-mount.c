@@ -13,14 +13,17 @@
 #include "tools/size.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 #define DRAM_MIN (UINT64_C(64) << 20)
+#define DRAM_DIRS 8 /* daemons of one remote and mountpoint at a time */
 
 /* What a mount consists of; paths are absolute, since a daemon changes its directory. */
 struct mount {
@@ -63,6 +66,18 @@ static int parse_nvme(struct mount *m, const char *text, struct mc_err *err)
 	return 0;
 }
 
+/* Whether a daemon holds the lock of the DRAM tier at dir. */
+static bool in_use(const char *dir)
+{
+	cleanup_free char *path = NULL;
+	cleanup_close int fd = -1;
+
+	if (asprintf(&path, "%s/LOCK", dir) < 0)
+		return false;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+}
+
 /*
  * Where the DRAM tier of this mount lies: one place for each pair of remote and mountpoint, so that
  * a restarted daemon finds what a crashed one left. Who cannot mount a tmpfs gets a directory on
@@ -88,6 +103,9 @@ static int choose_dram_dir(struct mount *m, struct mc_err *err)
 		return mc_err_set(err, r, "DRAM tier: %s: %s", parent, strerror(-r));
 	}
 	snprintf(m->dram_dir, sizeof(m->dram_dir), "%s/%s", parent, hex);
+	/* After a lazy unmount the old daemon keeps its tier until its last reader is gone. */
+	for (int i = 1; in_use(m->dram_dir) && i < DRAM_DIRS; i++)
+		snprintf(m->dram_dir, sizeof(m->dram_dir), "%s/%s-%d", parent, hex, i);
 	return 0;
 }
 
