@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #define MC_BLOCK_SHIFT 20
-#define MC_BLOCK_SIZE (UINT64_C(1) << MC_BLOCK_SHIFT) /* bytes; the last block of a file is short  \
-						       */
+/* Bytes; the last block of a file is short. */
+#define MC_BLOCK_SIZE (UINT64_C(1) << MC_BLOCK_SHIFT)
 
 static inline uint64_t mc_block_count(uint64_t size)
 {
