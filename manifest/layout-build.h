@@ -166,6 +166,8 @@ int mc_ly_get_string(const json_t *o, const char *key, const char **ret, const s
 int mc_ly_get_bool(const json_t *o, const char *key, bool *ret, const struct pointer *p);
 int mc_ly_get_uint(
 	const json_t *o, const char *key, uint32_t max, uint32_t *ret, const struct pointer *p);
+/* A whole number or a string that is not too long. */
+int mc_ly_check_expr(const json_t *v, const struct pointer *p);
 /* An optional expression. */
 int mc_ly_get_expr(const json_t *o, const char *key, const json_t **ret, const struct pointer *p);
 int mc_ly_get_array(
@@ -311,7 +313,8 @@ int mc_ly_stages_make(struct mc_sharding *s, struct mc_err *err);
 int mc_ly_stage_of(const struct mc_sharding *s, const char *name, size_t len, uint32_t *ret,
 	bool *ret_drop, struct mc_err *err);
 
-/* layout-compile.c */
+/* layout-kind.c: the tables of names and kinds. */
+int mc_ly_names_index(struct mc_sharding *s); /* before mc_ly_tensor_find */
 uint32_t mc_ly_tensor_find(struct mc_sharding *s, const char *name, size_t len); /* UINT32_MAX */
 int mc_ly_names_add(struct mc_sharding *s, const char *name, uint32_t *ret);
 int mc_ly_kind_intern(struct mc_sharding *s, struct kind *k, uint32_t *ret, struct mc_err *err);
@@ -319,6 +322,11 @@ int mc_ly_grow_array(void **p, uint32_t *cap, uint32_t n, size_t size);
 
 /* layout-emit.c: outputs from tensors. */
 int mc_ly_outputs_make(struct mc_sharding *s, struct mc_err *err);
+/* layout-output.c: renames, sorts and indexes them, and adds constants. */
+int mc_ly_outputs_finish(struct mc_sharding *s, struct mc_err *err);
+/* A template filled from a match; out holds MC_NAME_MAX bytes. */
+int mc_ly_expand(const struct mc_match *m, const char *name, const char *template,
+	const char *where, char *out, struct mc_err *err);
 
 /* layout-rank.c: one output at one rank. */
 struct local_shape {

@@ -144,7 +144,7 @@ static int intern(struct mc_side *s, const struct mc_shard *v, uint32_t n, uint3
 		uint32_t i = s->hash[h & (s->hash_size - 1)] - 1;
 		const struct mc_pattern *p = &s->pattern[i];
 
-		if (p->n == n && memcmp(s->shard + p->first, v, n * sizeof(*v)) == 0) {
+		if (p->n == n && (n == 0 || memcmp(s->shard + p->first, v, n * sizeof(*v)) == 0)) {
 			*ret = i;
 			return 0;
 		}
@@ -156,7 +156,8 @@ static int intern(struct mc_side *s, const struct mc_shard *v, uint32_t n, uint3
 	if (r < 0)
 		return r;
 	if (n > 0)
-		memcpy(s->shard + s->n_shards, v, n * sizeof(*v));
+		if (n > 0)
+			memcpy(s->shard + s->n_shards, v, n * sizeof(*v));
 	s->pattern[s->n_patterns] = (struct mc_pattern){.first = s->n_shards, .n = n};
 	s->n_shards += n;
 	s->hash[h & (s->hash_size - 1)] = ++s->n_patterns;

@@ -1,8 +1,5 @@
-/* Layout documents: patterns, meshes, rules, presets, and every way to be refused. */
-#include "manifest/layout-pattern.h"
-#include "manifest/planner.h"
-#include "manifest/preset.h"
-#include "tests/models.h"
+/* Layout documents: meshes, rules, output, and every way to be refused. */
+#include "manifest/layout.h"
 #include "tests/suite.h"
 
 #include <errno.h>
@@ -10,113 +7,6 @@
 #include <string.h>
 
 #include "manifest/dtype.h"
-
-static void expect_match(const char *pattern, const char *name, bool want)
-{
-	struct mc_name_pattern *p = NULL;
-	struct mc_err err = {{0}};
-	struct mc_match m;
-	int r = mc_name_pattern_open(pattern, &p, &err);
-
-	ck_assert_msg(r == 0, "%s: %s", pattern, err.text);
-	ck_assert_msg(mc_name_pattern_match(p, name, strlen(name), &m) == want, "%s on %s", pattern,
-		name);
-	mc_name_pattern_close(p);
-}
-
-START_TEST(globs_and_expressions_match_whole_names)
-{
-	static const struct {
-		const char *pattern, *name;
-		bool want;
-	} t[] = {
-		{"a.*.b", "a.x.b", true},
-		{"a.*.b", "a.x.y.b", false},
-		{"a.**.b", "a.x.y.b", true},
-		{"a.*", "a.", false},
-		{"a.**", "a.", true},
-		{"a.#.b", "a.17.b", true},
-		{"a.#.b", "a.x.b", false},
-		{"{a,b}.w", "b.w", true},
-		{"{a,b}.w", "c.w", false},
-		{"a?c", "abc", true},
-		{"a?c", "ac", false},
-		{"*.x*y", "a.xb.xcy", false},
-		{"**.x*y", "a.xb.xcy", true},
-		{"*a*b", "aaab", true},
-		{"**ab**ab", "xabxabab", true},
-		{"**.scale", "a.scales", false},
-		{"", "", true},
-		{"*", "a", true},
-		{"re:a.*b", "axxb", true},
-		{"re:a.*b", "axxbc", false},
-		{"re:(a|bc)+d?", "abcad", true},
-		{"re:[a-c]{2,3}", "abca", false},
-		{"re:[a-c]{2,3}", "abc", true},
-		{"re:[^.]+\\.\\d+", "ab.12", true},
-		{"re:[^.]+\\.\\d+", "a.b.12", false},
-		{"re:(?:x|y|z)*", "zyx", true},
-		{"re:", "", true},
-		{"re:(a*)*", "aaaa", true},
-		{"re:(a|a)*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac", false},
-	};
-
-	for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++)
-		expect_match(t[i].pattern, t[i].name, t[i].want);
-}
-END_TEST
-
-START_TEST(patterns_that_explode_or_are_broken_are_refused)
-{
-	static const char *const bad[] = {"re:(a{255}){255}", "re:a{3,2}", "re:(a", "re:a)",
-		"re:[a", "re:*a", "re:a\\q", "re:((((((((((a))))))))))", "{a,b", "a}b", "{a,{b}}",
-		"{a,#}.x", "#.#.#.#.#.#.#.#.#", "re:a{256}", "re:[z-a]"};
-	char longer[MC_PATTERN_MAX + 2], many[512] = "";
-
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-		struct mc_name_pattern *p = NULL;
-		struct mc_err err = {{0}};
-
-		ck_assert_msg(mc_name_pattern_open(bad[i], &p, &err) == -EINVAL, "%s", bad[i]);
-		ck_assert_str_ne(err.text, "");
-		ck_assert_ptr_null(p);
-	}
-	memset(longer, 'a', sizeof(longer) - 1);
-	longer[sizeof(longer) - 1] = 0;
-	ck_assert_int_eq(
-		mc_name_pattern_open(longer, &(struct mc_name_pattern *){NULL}, NULL), -EINVAL);
-	for (int i = 0; i < 7; i++)
-		strcat(many, "{a,b}");
-	ck_assert_int_eq(
-		mc_name_pattern_open(many, &(struct mc_name_pattern *){NULL}, NULL), -EINVAL);
-}
-END_TEST
-
-START_TEST(captures_are_numbers_and_fill_templates)
-{
-	const char *name = "model.layers.12.mlp.experts.7.w1";
-	struct mc_name_pattern *p;
-	struct mc_match m;
-	uint64_t v;
-	char out[64];
-
-	ck_assert_int_eq(mc_name_pattern_open("model.layers.#.mlp.experts.#.*", &p, NULL), 0);
-	ck_assert_uint_eq(mc_name_pattern_captures(p), 3);
-	ck_assert(mc_name_pattern_match(p, name, strlen(name), &m));
-	ck_assert_int_eq(mc_match_number(&m, name, 2, &v), 0);
-	ck_assert_uint_eq(v, 7);
-	ck_assert_int_eq(mc_match_number(&m, name, 3, &v), -EINVAL);
-	ck_assert_int_eq(mc_match_expand(&m, name, "l{1}.{3}.e{2}", out, sizeof(out)), 0);
-	ck_assert_str_eq(out, "l12.w1.e7");
-	ck_assert_int_eq(mc_match_expand(&m, name, "{4}", out, sizeof(out)), -EINVAL);
-	mc_name_pattern_close(p);
-	ck_assert_int_eq(mc_name_pattern_open("re:model\\.layers\\.(\\d+)\\.(.*)", &p, NULL), 0);
-	ck_assert(mc_name_pattern_match(p, name, strlen(name), &m));
-	ck_assert_int_eq(mc_match_expand(&m, name, "{2}@{1}", out, sizeof(out)), 0);
-	ck_assert_str_eq(out, "mlp.experts.7.w1@12");
-	mc_name_pattern_close(p);
-}
-END_TEST
 
 #define HEAD "\"format\":\"reshard-layout\",\"version\":1,"
 #define TP2 HEAD "\"mesh\":{\"axes\":[[\"tp\",2]]},"
@@ -374,19 +264,6 @@ START_TEST(sixty_one_layers_on_four_stages_as_the_engines_deal_them)
 }
 END_TEST
 
-static void open_preset(
-	const struct model *m, const char *mesh, struct mc_layout **l, struct mc_sharding **s)
-{
-	struct mc_err err = {{0}};
-	struct mc_layout_in in = {.config = m->config, .tensors = m->tensor, .n_tensors = m->n};
-	int r = mc_preset_layout(m->config, mesh, l, &err);
-
-	ck_assert_msg(r == 0, "%s %s: %s", m->name, mesh, err.text);
-	in.layout = *l;
-	r = mc_layout_compile(&in, s, &err);
-	ck_assert_msg(r == 0, "%s %s: %s", m->name, mesh, err.text);
-}
-
 static const struct mc_local *find(const struct mc_rank_tensors *v, const char *name)
 {
 	for (uint32_t i = 0; i < v->n; i++)
@@ -394,34 +271,6 @@ static const struct mc_local *find(const struct mc_rank_tensors *v, const char *
 			return &v->local[i];
 	return NULL;
 }
-
-START_TEST(key_value_heads_are_replicated_beyond_their_number)
-{
-	struct model m;
-	struct mc_layout *l;
-	struct mc_sharding *s;
-	struct mc_err err;
-
-	model_open(&m, "llama-3-8b", 1, 0, 1);
-	open_preset(&m, "tp16", &l, &s);
-	for (uint32_t r = 0; r < 16; r++) {
-		struct mc_rank_tensors v;
-		const struct mc_local *k;
-
-		ck_assert_int_eq(mc_sharding_rank(s, r, &v, &err), 0);
-		k = find(&v, "model.layers.0.self_attn.k_proj.weight");
-		ck_assert_ptr_nonnull(k);
-		ck_assert_uint_eq(k->shape[0], 128);
-		ck_assert_uint_eq(v.piece[k->first].box.off[0], r / 2 * 128);
-		k = find(&v, "model.layers.0.self_attn.q_proj.weight");
-		ck_assert_uint_eq(v.piece[k->first].box.off[0], r * 256);
-		mc_rank_tensors_done(&v);
-	}
-	mc_sharding_free(s);
-	mc_layout_free(l);
-	model_close(&m);
-}
-END_TEST
 
 START_TEST(vocabulary_is_padded_to_64_and_the_tail_has_no_source)
 {
@@ -443,111 +292,6 @@ START_TEST(vocabulary_is_padded_to_64_and_the_tail_has_no_source)
 	mc_rank_tensors_done(&v);
 	mc_sharding_free(s);
 	mc_layout_free(l);
-}
-END_TEST
-
-START_TEST(a_tied_head_is_on_the_last_stage_and_moves_the_embedding_once)
-{
-	struct model m;
-	struct mc_layout *l;
-	struct mc_sharding *s;
-	struct mc_rank_tensors v;
-	struct mc_err err;
-
-	model_open(&m, "qwen2-0.5b", 4, 0, 1);
-	open_preset(&m, "tp2-pp2", &l, &s);
-	ck_assert_int_eq(mc_sharding_rank(s, 2, &v, &err), 0);
-	ck_assert_ptr_nonnull(find(&v, "lm_head.weight"));
-	ck_assert_ptr_null(find(&v, "model.embed_tokens.weight"));
-	ck_assert_uint_eq(find(&v, "lm_head.weight")->shape[0], 151936 / 2);
-	mc_rank_tensors_done(&v);
-	ck_assert_int_eq(mc_sharding_rank(s, 1, &v, &err), 0);
-	ck_assert_ptr_null(find(&v, "lm_head.weight"));
-	ck_assert_ptr_nonnull(find(&v, "model.embed_tokens.weight"));
-	mc_rank_tensors_done(&v);
-	mc_sharding_free(s);
-	mc_layout_free(l);
-	open_preset(&m, "tp2", &l, &s);
-	ck_assert_int_eq(mc_sharding_rank(s, 1, &v, &err), 0);
-	ck_assert_ptr_null(find(&v, "lm_head.weight"));
-	mc_rank_tensors_done(&v);
-	mc_sharding_free(s);
-	mc_layout_free(l);
-	model_close(&m);
-}
-END_TEST
-
-START_TEST(every_preset_compiles_on_its_usual_meshes)
-{
-	static const struct {
-		const char *model, *mesh;
-		uint32_t world;
-	} t[] = {{"llama-3-8b", "tp8", 8}, {"llama-3-70b", "tp4-pp2", 8},
-		{"llama-3-8b", "dp2-tp4", 8}, {"qwen2-0.5b", "tp2", 2}, {"qwen3-8b", "pp4", 4},
-		{"mixtral-8x7b", "tp2-ep2", 2}, {"mixtral-8x7b", "ep8", 8},
-		{"qwen-moe", "tp4-ep16", 16}, {"qwen-moe", "dp2-tp2-ep4", 4},
-		{"deepseek-v3", "tp8", 8}, {"deepseek-v3", "ep16", 16},
-		{"deepseek-v3", "tp8-pp2-ep8", 16}, {"deepseek-v3-mtp", "tp16", 16},
-		{"kimi-k2", "tp16", 16}, {"gpt-oss-20b", "tp8", 8}, {"gpt-oss-20b", "ep4", 4},
-		{"gpt-oss-20b", "tp4-ep2", 4}};
-
-	for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++) {
-		struct model m;
-		struct mc_layout *l;
-		struct mc_sharding *s;
-
-		model_open(&m, t[i].model, 4, 16, 1);
-		open_preset(&m, t[i].mesh, &l, &s);
-		ck_assert_uint_eq(mc_layout_world(l), t[i].world);
-		mc_sharding_free(s);
-		mc_layout_free(l);
-		model_close(&m);
-	}
-}
-END_TEST
-
-START_TEST(models_have_their_published_tensor_counts)
-{
-	static const struct {
-		const char *name;
-		uint32_t n;
-	} t[] = {{"llama-3-8b", 291}, {"llama-3-70b", 723}, {"deepseek-v3", 90427},
-		{"deepseek-v3-mtp", 91991}, {"kimi-k2", 139583}, {"mixtral-8x7b", 995},
-		{"qwen-moe", 18867}};
-
-	for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++) {
-		struct model m;
-
-		model_open(&m, t[i].name, 0, 0, 1);
-		ck_assert_uint_eq(m.n, t[i].n);
-		model_close(&m);
-	}
-}
-END_TEST
-
-START_TEST(mesh_names_that_make_no_sense_are_refused)
-{
-	static const struct {
-		const char *model, *mesh;
-		int want;
-	} t[] = {{"llama-3-8b", "tp0", -ENOENT}, {"llama-3-8b", "tp", -ENOENT},
-		{"llama-3-8b", "tp8-tp2", -ENOENT}, {"llama-3-8b", "xp8", -ENOENT},
-		{"llama-3-8b", "tp8-", -ENOENT}, {"llama-3-8b", "", -ENOENT},
-		{"llama-3-8b", "ep4", -EINVAL}, {"mixtral-8x7b", "dp3-tp2-ep4", -EINVAL},
-		{"llama-3-8b", "tp99999999999", -ENOENT}};
-
-	for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++) {
-		struct model m;
-		struct mc_layout *l = NULL;
-		struct mc_err err = {{0}};
-
-		model_open(&m, t[i].model, 1, 0, 1);
-		ck_assert_msg(mc_preset_layout(m.config, t[i].mesh, &l, &err) == t[i].want, "%s",
-			t[i].mesh);
-		ck_assert_ptr_null(l);
-		ck_assert_str_ne(err.text, "");
-		model_close(&m);
-	}
 }
 END_TEST
 
@@ -668,16 +412,11 @@ START_TEST(experts_are_dealt_linearly_round_robin_or_by_a_table)
 }
 END_TEST
 
-SUITE_MAIN("layout", globs_and_expressions_match_whole_names,
-	patterns_that_explode_or_are_broken_are_refused, captures_are_numbers_and_fill_templates,
-	bad_documents_are_refused_with_the_place, a_million_rules_are_refused,
+SUITE_MAIN("layout", bad_documents_are_refused_with_the_place, a_million_rules_are_refused,
 	what_does_not_fit_names_tensor_dimension_ranks_and_rule, shapes_that_overflow_are_refused,
 	fp8_shards_off_the_block_grid_are_an_error_and_cover_takes_whole_blocks,
 	sixty_one_layers_on_four_stages_as_the_engines_deal_them,
-	key_value_heads_are_replicated_beyond_their_number,
 	vocabulary_is_padded_to_64_and_the_tail_has_no_source,
-	a_tied_head_is_on_the_last_stage_and_moves_the_embedding_once,
-	every_preset_compiles_on_its_usual_meshes, models_have_their_published_tensor_counts,
-	mesh_names_that_make_no_sense_are_refused, fuse_and_stack_build_the_engines_expert_tensor,
+	fuse_and_stack_build_the_engines_expert_tensor,
 	fused_qkv_in_parts_and_constants_and_zero_bias,
 	experts_are_dealt_linearly_round_robin_or_by_a_table)
