@@ -239,6 +239,74 @@ def check_forks(source, mounted):
     expect("children", [os.waitpid(pid, 0)[1] for pid in pids], [0] * 8)
 
 
+def check_churn(source, mounted, seconds):
+    """Processes open, map, read and close the same files while modes change: right bytes, never an error."""
+    seed = int(time.time())
+    print("seed", seed)
+    names = ["big.bin", "two.bin", "config.json"]
+    want = {name: content(f"{source}/{name}") for name in names}
+    end = time.monotonic() + float(seconds)
+
+    def mapped(rng, path, data):
+        fd = os.open(path, os.O_RDONLY)
+        with mmap.mmap(fd, 0, rng.choice((mmap.MAP_SHARED, mmap.MAP_PRIVATE)), mmap.PROT_READ) as m:
+            os.close(fd)
+            if rng.random() < 0.5:
+                drop_pages(path)
+            for _ in range(20):
+                off = rng.randrange(len(data))
+                if m[off:off + 4096] != data[off:off + 4096]:
+                    raise ValueError(f"{path}: mapped bytes at {off}")
+
+    def read(rng, path, data):
+        fd = os.open(path, os.O_RDONLY)
+        if rng.random() < 0.5:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        for _ in range(10):
+            off = rng.randrange(len(data))
+            if os.pread(fd, 300000, off) != data[off:off + 300000]:
+                raise ValueError(f"{path}: bytes at {off}")
+        os.close(fd)
+
+    def whole(rng, path, data):
+        if content(path) != data:
+            raise ValueError(f"{path}: bytes")
+
+    def press(rng, path, data):
+        large = f"{mounted}/../large@r1/large.bin"
+        drop_pages(large)
+        fd = os.open(large, os.O_RDONLY)
+        for _ in range(20):
+            os.pread(fd, MIB, rng.randrange(99 * MIB))
+        os.close(fd)
+
+    def worker(i):
+        rng = random.Random(seed + i)
+        n = 0
+        while time.monotonic() < end:
+            name = rng.choice(names)
+            rng.choice((mapped, read, whole, press))(rng, f"{mounted}/{name}", want[name])
+            n += 1
+        print(f"worker {i}: {n} rounds", flush=True)
+
+    pids = []
+    for i in range(8):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                worker(i)
+                code = 0
+            finally:
+                sys.stdout.flush()
+                if code:
+                    import traceback
+                    traceback.print_exc()
+                os._exit(code)
+        pids.append(pid)
+    expect("workers", [os.waitpid(pid, 0)[1] for pid in pids], [0] * 8)
+
+
 def check_outage(source, mounted, *control):
     """The remote stops answering: metadata goes on, readers get EIO, and reads work when it is back."""
     deadline = 4
