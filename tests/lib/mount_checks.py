@@ -307,6 +307,14 @@ def check_churn(source, mounted, seconds):
     expect("workers", [os.waitpid(pid, 0)[1] for pid in pids], [0] * 8)
 
 
+def check_reload(source, mounted):
+    """A second load of everything, from other processes too, is served by the kernel alone."""
+    names = ["big.bin", "two.bin", "holes", "config.json"]
+    for _ in range(3):
+        for name in names:
+            expect(name, content(f"{mounted}/{name}") == content(f"{source}/{name}"), True)
+
+
 def check_outage(source, mounted, *control):
     """The remote stops answering: metadata goes on, readers get EIO, and reads work when it is back."""
     deadline = 4
