@@ -90,15 +90,14 @@ static void step_evict(struct run *r, unsigned f, unsigned b)
 {
 	struct mc_file_id id = tier_file_id(f, sizes[f]);
 	struct mc_nvme_image *img;
-	bool present;
 	int64_t n;
 
 	if (mc_nvme_image_get(r->n, &id, false, &img) != 0)
 		return;
-	present = mc_nvme_present(img, b);
 	n = mc_nvme_evict(img, b, 1);
-	if (present)
+	if (n != 0)
 		r->m.known[f][b] = n > 0 ? GONE : NOTHING;
+	r->m.written[f][b] = false;
 	mc_nvme_image_put(img);
 }
 

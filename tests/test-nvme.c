@@ -80,6 +80,23 @@ START_TEST(full_tier_is_enospc_and_changes_nothing)
 }
 END_TEST
 
+START_TEST(blocks_still_waiting_for_their_group_are_evicted_too)
+{
+	char *dir = tier_dir_make(PARENT);
+	struct mc_nvme *n = nvme_open(dir, 4 * MIB);
+	struct mc_nvme_image *img = nvme_file(n, 1, 4 * MIB);
+
+	ck_assert_int_eq(mc_nvme_evict(img, 0, 4), 4 * (int64_t)MIB);
+	ck_assert_uint_eq(nvme_stats(n).used, 0);
+	ck_assert_int_eq(mc_nvme_sync(n), 0);
+	ck_assert_uint_eq(mc_nvme_present_blocks(img), 0);
+	ck_assert_uint_eq(nvme_disk_bytes(dir), 0);
+	mc_nvme_image_put(img);
+	mc_nvme_close(n);
+	tier_dir_remove(dir);
+}
+END_TEST
+
 START_TEST(file_system_filled_by_others_is_enospc_and_changes_nothing)
 {
 	char *dir = tier_dir_make(PARENT), path[4096];
@@ -601,6 +618,7 @@ END_TEST
 
 SUITE_MAIN("nvme", blocks_are_present_after_a_sync_and_not_before,
 	a_group_commits_by_itself_when_its_time_has_come, full_tier_is_enospc_and_changes_nothing,
+	blocks_still_waiting_for_their_group_are_evicted_too,
 	file_system_filled_by_others_is_enospc_and_changes_nothing,
 	restart_keeps_blocks_and_verifies_them_once,
 	a_flipped_bit_is_ebadmsg_once_and_the_block_is_quarantined,

@@ -380,13 +380,12 @@ void mc_nvme_committer_stop(struct mc_nvme *n)
 	n->committer_runs = false;
 }
 
-int mc_nvme_sync(struct mc_nvme *n)
+/* Waits for the writes submitted before and has their group committed, well or badly. */
+static void flush_locked(struct mc_nvme *n) MC_REQUIRES(n->lock)
 {
 	uint64_t mine;
 	unsigned old;
-	int r;
 
-	mc_mutex_lock(&n->lock);
 	while (n->sync_busy)
 		mc_cond_wait(&n->idle, &n->lock);
 	n->sync_busy = true;
@@ -398,10 +397,25 @@ int mc_nvme_sync(struct mc_nvme *n)
 	mc_cond_signal(&n->work);
 	while (n->sync_done < mine)
 		mc_cond_wait(&n->idle, &n->lock);
-	r = n->sync_error;
-	n->sync_error = 0;
 	n->sync_busy = false;
 	mc_cond_broadcast(&n->idle);
+}
+
+void mc_nvme_flush(struct mc_nvme *n)
+{
+	mc_mutex_lock(&n->lock);
+	flush_locked(n);
+	mc_mutex_unlock(&n->lock);
+}
+
+int mc_nvme_sync(struct mc_nvme *n)
+{
+	int r;
+
+	mc_mutex_lock(&n->lock);
+	flush_locked(n);
+	r = n->sync_error;
+	n->sync_error = 0;
 	mc_mutex_unlock(&n->lock);
 	return r;
 }

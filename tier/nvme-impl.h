@@ -152,6 +152,8 @@ int mc_nvme_log_commit(struct mc_nvme *n);
 /* ---- nvme-commit.c */
 int mc_nvme_committer_start(struct mc_nvme *n);
 void mc_nvme_committer_stop(struct mc_nvme *n);
+/* Like mc_nvme_sync, but leaves its error to be reported there. */
+void mc_nvme_flush(struct mc_nvme *n);
 
 /* ---- nvme-space.c */
 int mc_nvme_punch_file(struct mc_nvme_image *img, uint64_t first, uint64_t count);

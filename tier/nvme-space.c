@@ -131,12 +131,26 @@ static uint64_t punch_marked(struct mc_nvme_image *img, uint64_t first, uint64_t
 	return freed;
 }
 
+static bool any_busy(struct mc_nvme_image *img, uint64_t first, uint64_t end)
+{
+	bool busy = false;
+
+	mc_mutex_lock(&img->nvme->lock);
+	for (uint64_t b = first; b < end && !busy; b++)
+		busy = mc_bitmap_get(img->busy, b);
+	mc_mutex_unlock(&img->nvme->lock);
+	return busy;
+}
+
 int64_t mc_nvme_evict(struct mc_nvme_image *img, uint64_t first, uint64_t n)
 {
 	uint64_t end = first + n < img->n_blocks ? first + n : img->n_blocks, freed = 0;
 	int r;
 
 	assert(first < img->n_blocks);
+	/* What waits for its group to be journalled cannot go before that: the group goes now. */
+	if (any_busy(img, first, end))
+		mc_nvme_flush(img->nvme);
 	mc_mutex_lock(&img->lock);
 	r = img->dropped ? 0 : lease(img);
 	if (r != 0 || img->dropped) {
