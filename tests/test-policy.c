@@ -338,7 +338,7 @@ START_TEST(starts_too_young_to_come_back_do_not_count)
 	w.starts[0] = N;
 	for (unsigned i = 0; i < 10; i++)
 		mc_worth_learn(&w, STEP, 1);
-	w.hits[0][at] = N / 2;
+	w.hits[0][at] = N / 2.0f;
 	mc_worth_learn(&w, STEP, 1);
 	before = w.value[0][at];
 	w.starts[0] += 10 * N;
