@@ -29,8 +29,8 @@ struct mc_fs_opts {
 };
 
 /*
- * Mounts, serves until SIGTERM, SIGINT, stop_fd or an unmount from outside, unmounts and returns.
- * Installs handlers for SIGTERM and SIGINT meanwhile. Does not daemonise: the caller has forked
+ * Mounts, serves until SIGTERM, SIGINT, SIGHUP, stop_fd or an unmount from outside, unmounts and
+ * returns. Installs handlers for those signals meanwhile. Does not daemonise: the caller has forked
  * before it started threads, and ready is where it tells the parent.
  *
  * 0 after an orderly end. Before ready: -EBUSY a mooncakefs is mounted there already, -ENOTDIR,

@@ -34,26 +34,38 @@ static void unescape(char *s)
 	*out = '\0';
 }
 
-/* Splits a line in place; false when it is not the mount of path. */
+/* "major:minor"; false when it is something else. */
+static bool parse_device(const char *s, struct mc_mountinfo *ret)
+{
+	char *end;
+
+	ret->major = (unsigned)strtoul(s, &end, 10);
+	if (end == s || *end != ':')
+		return false;
+	s = end + 1;
+	ret->minor = (unsigned)strtoul(s, &end, 10);
+	return end != s && *end == '\0';
+}
+
+/* Splits a line in place; false when it is not the mount of path. ret is touched only on true. */
 static bool parse_line(char *line, const char *path, struct mc_mountinfo *ret)
 {
-	char *save, *field, *dash = strstr(line, " - ");
-	unsigned major, minor;
+	char *save, *field[5], *dash = strstr(line, " - ");
+	struct mc_mountinfo info;
 
-	if (dash == NULL || sscanf(line, "%*u %*u %u:%u", &major, &minor) != 2)
+	if (dash == NULL)
 		return false;
 	*dash = '\0';
-	field = strtok_r(line, " ", &save);
-	for (int i = 0; i < 4 && field != NULL; i++)
-		field = strtok_r(NULL, " ", &save);
-	if (field == NULL)
+	for (int i = 0; i < 5; i++) {
+		field[i] = strtok_r(i == 0 ? line : NULL, " ", &save);
+		if (field[i] == NULL)
+			return false;
+	}
+	unescape(field[4]);
+	if (strcmp(field[4], path) != 0 || !parse_device(field[2], &info))
 		return false;
-	unescape(field);
-	if (strcmp(field, path) != 0)
-		return false;
-	ret->major = major;
-	ret->minor = minor;
-	snprintf(ret->fstype, sizeof(ret->fstype), "%.*s", (int)strcspn(dash + 3, " "), dash + 3);
+	snprintf(info.fstype, sizeof(info.fstype), "%.*s", (int)strcspn(dash + 3, " "), dash + 3);
+	*ret = info;
 	return true;
 }
 
@@ -202,5 +214,5 @@ int mc_mountpoint_set_readahead(const char *path, unsigned kb)
 	if (n <= 0)
 		return -EIO;
 	text[n] = '\0';
-	return atoi(text);
+	return (int)strtol(text, NULL, 10);
 }

@@ -29,6 +29,7 @@ struct opening {
 
 static struct listing *listing_of(const struct fuse_file_info *fi)
 {
+	/* FUSE hands handles around as integers. NOLINTNEXTLINE(performance-no-int-to-ptr) */
 	return (struct listing *)(uintptr_t)fi->fh;
 }
 

@@ -81,6 +81,13 @@ static void read_failed(struct mc_fs *fs, const struct mc_file_read *r, int res)
 		(unsigned long long)r->off, r->len, -res, (unsigned long long)suppressed);
 }
 
+static void reading_end(struct reading *x)
+{
+	mc_file_put(x->read.file);
+	mc_call_end(&x->call);
+	free(x);
+}
+
 static void read_done(struct mc_file_read *r, int res)
 {
 	struct reading *x = r->ctx;
@@ -94,9 +101,7 @@ static void read_done(struct mc_file_read *r, int res)
 		fuse_reply_iov(req, r->iov, (int)r->n_iov);
 	if (res == 0)
 		mc_file_read_end(r);
-	mc_file_put(r->file);
-	mc_call_end(&x->call);
-	free(x);
+	reading_end(x);
 }
 
 static void read_begin(fuse_req_t req, struct mc_file *file, uint64_t off, uint32_t len)
@@ -114,7 +119,15 @@ static void read_begin(fuse_req_t req, struct mc_file *file, uint64_t off, uint3
 	atomic_fetch_add_explicit(&fs->counters.reads, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&fs->counters.read_bytes, len, memory_order_relaxed);
 	mc_call_begin(&fs->calls, &x->call, req);
-	mc_file_read(&x->read);
+	if (!atomic_load(&fs->stopping)) {
+		mc_file_read(&x->read);
+		return;
+	}
+	/* Either this sees that we stop, or who stops us sees the call: none is left waiting. */
+	req = mc_call_take(&x->call);
+	if (req != NULL)
+		fuse_reply_err(req, EIO);
+	reading_end(x);
 }
 
 void mc_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)

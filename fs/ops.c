@@ -111,6 +111,7 @@ static void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
 	fuse_reply_err(req, 0);
 }
 
+/* libfuse sets the parameters. NOLINTNEXTLINE(readability-function-size) */
 static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
 	struct fuse_file_info *fi, unsigned flags, const void *in_buf, size_t in_bufsz,
 	size_t out_bufsz)

@@ -1,10 +1,11 @@
 /*
  * From mounting to unmounting.
  *
- * Order of the end: no new requests are needed for it. (1) unanswered requests get until half of
- * the stop deadline, then EIO; (2) the loop threads are joined; (3) what came in meanwhile gets
- * EIO; (4) the notifier is joined, which needs (3): it may wait for a page; (5) unmount and close
- * the device; (6) wait for reads and catalogue calls still under way; (7) free.
+ * Order of the end: (1) unanswered requests get until half of the stop deadline, then EIO, and from
+ * then on every read does; (2) the notifier is joined: it may wait for a page whose read is still
+ * in the kernel's queue, so the loop threads must be there to answer it; (3) the loop threads are
+ * joined; (4) what came in meanwhile gets EIO; (5) unmount and close the device; (6) wait for reads
+ * and catalogue calls still under way; (7) free.
  */
 #include "fs/fs.h"
 
@@ -45,7 +46,7 @@ static void on_signal(int sig)
 
 struct signals {
 	int fd; /* eventfd */
-	struct sigaction term, intr;
+	struct sigaction term, intr, hup;
 };
 
 static int signals_open(struct signals *s)
@@ -59,6 +60,7 @@ static int signals_open(struct signals *s)
 	sigemptyset(&sa.sa_mask);
 	sigaction(SIGTERM, &sa, &s->term);
 	sigaction(SIGINT, &sa, &s->intr);
+	sigaction(SIGHUP, &sa, &s->hup); /* a closed terminal must not leave a dead mount */
 	return 0;
 }
 
@@ -66,6 +68,7 @@ static void signals_close(struct signals *s)
 {
 	sigaction(SIGTERM, &s->term, NULL);
 	sigaction(SIGINT, &s->intr, NULL);
+	sigaction(SIGHUP, &s->hup, NULL);
 	signal_fd = -1;
 	close(s->fd);
 }
@@ -191,20 +194,27 @@ static void fs_close(struct mc_fs *fs)
 	free(fs);
 }
 
+static unsigned long long get(_Atomic uint64_t *counter)
+{
+	return (unsigned long long)atomic_load(counter);
+}
+
 /* Until a reason to stop: a signal, the caller's descriptor, or the kernel. */
 static void serve(struct mc_fs *fs, const struct signals *s, int ended_fd)
 {
 	struct pollfd p[3] = {{.fd = s->fd, .events = POLLIN},
 		{.fd = fs->opts->stop_fd, .events = POLLIN}, {.fd = ended_fd, .events = POLLIN}};
+	struct mc_log_limit limit = {0};
 	const char *why = "unmounted";
+	uint64_t suppressed;
 
 	for (;;) {
 		int r = poll(p, 3, TICK_MS);
 		uint64_t now = mc_now_ns();
-		unsigned expired = mc_calls_expire(&fs->calls, now);
 
-		if (expired > 0)
-			mc_log(MC_LOG_ERROR, "requests-expired", "count=%u", expired);
+		if (mc_calls_expire(&fs->calls, now) > 0 && mc_log_allowed(&limit, &suppressed))
+			mc_log(MC_LOG_ERROR, "requests-expired", "total=%llu",
+				get(&fs->calls.expired));
 		mc_names_tick(fs->names, now);
 		if (r > 0 && (p[0].revents != 0 || p[1].revents != 0)) {
 			why = p[0].revents != 0 ? "signal" : "request";
@@ -222,14 +232,10 @@ static void answer_all(struct mc_fs *fs, uint64_t until_ns)
 	unsigned expired;
 
 	mc_calls_wait_answered(&fs->calls, until_ns);
+	atomic_store(&fs->stopping, true);
 	expired = mc_calls_expire(&fs->calls, UINT64_MAX);
 	if (expired > 0)
 		mc_log(MC_LOG_WARNING, "requests-given-up", "count=%u", expired);
-}
-
-static unsigned long long get(_Atomic uint64_t *counter)
-{
-	return (unsigned long long)atomic_load(counter);
 }
 
 static void log_end(struct mc_fs *fs, bool clean)
@@ -252,9 +258,9 @@ static int stop(struct mc_fs *fs, struct mc_loop *loop)
 	int r, r2;
 
 	answer_all(fs, now + ms * MS / 2);
+	mc_notify_close(fs->notify);
 	mc_loop_close(loop);
 	mc_calls_expire(&fs->calls, UINT64_MAX);
-	mc_notify_close(fs->notify);
 	mc_nodes_each(fs->nodes, drop_opened, fs);
 	fuse_session_unmount(fs->se);
 	r = mc_calls_wait(&fs->calls, deadline);

@@ -54,4 +54,5 @@ struct mc_fs {
 	gid_t gid;
 	atomic_bool inited;    /* INIT was negotiated */
 	atomic_bool announced; /* ready was called */
+	atomic_bool stopping;  /* reads get EIO */
 };

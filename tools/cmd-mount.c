@@ -188,6 +188,7 @@ static int serve(struct mount *m, struct mc_err *err)
 			? "allow_other"
 			: NULL,
 		.no_passthrough = mc_options_flag(m->o, MC_OPT_NO_PASSTHROUGH),
+		.request_deadline_ms = (unsigned)mc_options_number(m->o, MC_OPT_DEADLINE) * 2000,
 		.stop_deadline_ms = stop_ms / 3,
 		.stop_fd = -1,
 		.ready = ready,
