@@ -39,6 +39,7 @@ struct mc_dram {
 		      */
 	int lock_fd; /* owned: flock on dir/LOCK, one daemon per directory */
 	bool mounted, huge, leases;
+	bool fresh;                 /* mounted by this daemon, not taken over */
 	struct mc_file_id *adopted; /* owned */
 	size_t n_adopted, cap_adopted;
 };

@@ -270,6 +270,7 @@ static int settle(struct mc_dram *d, const char *dir, struct mc_err *err)
 	mc_dram_mount_open(d->dir, d->capacity, &mnt);
 	d->mounted = mnt.mounted;
 	d->huge = mnt.huge;
+	d->fresh = mnt.fresh;
 	r = take_lock(d, err);
 	if (r == 0 && mnt.mounted && !mnt.fresh)
 		mc_dram_mount_resize(d->dir, d->capacity);
@@ -312,6 +313,9 @@ int mc_dram_open(const struct mc_dram_opts *opts, struct mc_dram **ret, struct m
 	if (r == 0)
 		r = adopt_folder(d, "images");
 	if (r != 0) {
+		/* Ours, empty, and of no use to anybody. */
+		if (d->fresh)
+			mc_dram_mount_close(d->dir);
 		free_tier(d);
 		return mc_err_set(err, r, "DRAM tier %s: %s", opts->dir, strerror(-r));
 	}
