@@ -32,11 +32,12 @@ struct idle {
 struct sim {
 	const struct mc_piece *piece; /* borrowed */
 	uint32_t n_channels, n_queues;
-	uint32_t *order;  /* pieces by (src, dst, round), owned */
-	uint32_t *first;  /* by queue, n_queues + 1, in order, owned */
-	uint32_t *head;   /* by queue, owned */
-	uint32_t *of_src; /* by channel, n + 1: its queues, ascending receivers, owned */
-	uint32_t *left;   /* pieces left by sender, then by receiver, owned */
+	uint32_t *order;      /* pieces by (src, dst, round), owned */
+	uint32_t *first;      /* by queue, n_queues + 1, in order, owned */
+	uint32_t *head;       /* by queue, owned */
+	uint32_t *of_src;     /* by channel, n + 1: its queues, ascending receivers, owned */
+	uint64_t *bytes_left; /* bytes by sender, then by receiver, owned */
+	uint32_t *left;       /* pieces left by sender, then by receiver, owned */
 	struct idle senders, receivers;
 	struct event *heap; /* owned */
 	uint32_t n_heap;
@@ -108,11 +109,16 @@ static uint32_t find_queue(const struct sim *s, uint32_t src, uint32_t dst)
 	return NONE;
 }
 
-/* Starts the earliest-round piece between channel and any idle channel of the other side. */
+/*
+ * Starts a piece between channel and the idle channel of the other side that has most bytes left
+ * (the longest remaining work must not be left for the end); among equals the piece of the earliest
+ * round.
+ */
 static void start_one(struct sim *s, uint32_t channel, bool sends)
 {
 	const struct idle *others = sends ? &s->receivers : &s->senders;
 	uint32_t best = NONE, best_piece = NONE;
+	uint64_t most = 0;
 	const struct mc_piece *p;
 
 	for (uint32_t i = 0; i < others->n; i++) {
@@ -120,8 +126,12 @@ static void start_one(struct sim *s, uint32_t channel, bool sends)
 				   : find_queue(s, others->v[i], channel);
 		uint32_t e = q != NONE ? s->order[s->head[q]] : NONE;
 
+		uint64_t left = s->bytes_left[(sends ? s->n_channels : 0) + others->v[i]];
+
 		if (e != NONE &&
-			(best_piece == NONE || s->piece[e].round < s->piece[best_piece].round)) {
+			(best_piece == NONE || left > most ||
+				(left == most && s->piece[e].round < s->piece[best_piece].round))) {
+			most = left;
 			best = q;
 			best_piece = e;
 		}
@@ -132,6 +142,8 @@ static void start_one(struct sim *s, uint32_t channel, bool sends)
 	s->head[best]++;
 	idle_remove(&s->senders, p->src);
 	idle_remove(&s->receivers, p->dst);
+	s->bytes_left[p->src] -= p->bytes;
+	s->bytes_left[s->n_channels + p->dst] -= p->bytes;
 	s->left[p->src]--;
 	s->left[s->n_channels + p->dst]--;
 	heap_push(s, (struct event){.at = s->now + p->bytes, .piece = best_piece});
@@ -176,6 +188,8 @@ static void make_queues(struct sim *s, struct mc_piece *pieces, uint32_t n)
 			s->head[s->n_queues] = i;
 			s->first[s->n_queues++] = i;
 		}
+		s->bytes_left[p->src] += p->bytes;
+		s->bytes_left[s->n_channels + p->dst] += p->bytes;
 		s->left[p->src]++;
 		s->left[s->n_channels + p->dst]++;
 	}
@@ -194,14 +208,16 @@ static int sim_init(struct sim *s, struct mc_binding *b, uint32_t n_channels)
 	s->head = malloc(n * sizeof(*s->head));
 	s->of_src = malloc((c + 1) * sizeof(*s->of_src));
 	s->left = calloc(2 * c, sizeof(*s->left));
+	s->bytes_left = calloc(2 * c, sizeof(*s->bytes_left));
 	s->heap = malloc(c * sizeof(*s->heap));
 	s->senders.v = malloc(c * sizeof(*s->senders.v));
 	s->senders.pos = malloc(c * sizeof(*s->senders.pos));
 	s->receivers.v = malloc(c * sizeof(*s->receivers.v));
 	s->receivers.pos = malloc(c * sizeof(*s->receivers.pos));
 	if (s->order == NULL || s->first == NULL || s->head == NULL || s->of_src == NULL ||
-		s->left == NULL || s->heap == NULL || s->senders.v == NULL ||
-		s->senders.pos == NULL || s->receivers.v == NULL || s->receivers.pos == NULL)
+		s->left == NULL || s->bytes_left == NULL || s->heap == NULL ||
+		s->senders.v == NULL || s->senders.pos == NULL || s->receivers.v == NULL ||
+		s->receivers.pos == NULL)
 		return -ENOMEM;
 	make_queues(s, b->piece, b->n_pieces);
 	for (uint32_t i = 0; i < n_channels; i++) {
@@ -220,6 +236,7 @@ static void sim_done(struct sim *s)
 	free(s->head);
 	free(s->of_src);
 	free(s->left);
+	free(s->bytes_left);
 	free(s->heap);
 	free(s->senders.v);
 	free(s->senders.pos);

@@ -237,6 +237,46 @@ static int piece_compare(const void *a, const void *b)
 	return (x->src > y->src) - (x->src < y->src);
 }
 
+/* A piece and its place among those of its pair of channels: number k of n. */
+struct ranked {
+	struct mc_piece piece;
+	uint32_t k, n;
+};
+
+static int ranked_compare(const void *a, const void *b)
+{
+	const struct ranked *x = a, *y = b;
+	uint64_t p = (2 * (uint64_t)x->k + 1) * y->n, q = (2 * (uint64_t)y->k + 1) * x->n;
+
+	if (p != q)
+		return p < q ? -1 : 1;
+	if (x->piece.src != y->piece.src)
+		return x->piece.src < y->piece.src ? -1 : 1;
+	return (x->piece.dst > y->piece.dst) - (x->piece.dst < y->piece.dst);
+}
+
+/* Interleaves the pairs, so that all of them advance together and none is left alone at the end. */
+static int interleave(struct mc_binding *b)
+{
+	cleanup_free struct ranked *v = malloc(((size_t)b->n_pieces + 1) * sizeof(*v));
+
+	if (v == NULL)
+		return -ENOMEM;
+	for (uint32_t i = 0, j; i < b->n_pieces; i = j) {
+		for (j = i + 1; j < b->n_pieces && b->piece[j].src == b->piece[i].src &&
+			b->piece[j].dst == b->piece[i].dst;
+			j++)
+			;
+		for (uint32_t k = i; k < j; k++)
+			v[k] = (struct ranked){.piece = b->piece[k], .k = k - i, .n = j - i};
+	}
+	if (b->n_pieces > 1)
+		qsort(v, b->n_pieces, sizeof(*v), ranked_compare);
+	for (uint32_t i = 0; i < b->n_pieces; i++)
+		b->piece[i] = v[i].piece;
+	return 0;
+}
+
 int mc_binding_make(const struct mc_binder_in *in, struct mc_binding **ret)
 {
 	struct mc_binding *b = calloc(1, sizeof(*b));
@@ -256,6 +296,8 @@ int mc_binding_make(const struct mc_binder_in *in, struct mc_binding **ret)
 			;
 		e = bind_pair(&w, v + i, j - i);
 	}
+	if (e == 0)
+		e = interleave(b);
 	if (e == 0)
 		e = mc_binder_colour(b, channels);
 	if (e == 0) {

@@ -262,6 +262,9 @@ static int check_sources(const struct mc_layout_in *in, struct mc_err *err)
 /* Every kind at every rank. */
 static int check_cuts(const struct mc_sharding *s, struct mc_err *err)
 {
+	if ((uint64_t)s->n_kinds * s->l->mesh.world > MC_LAYOUT_MAX_CUTS)
+		return mc_err_set(err, -E2BIG, "%u kinds of tensors on %u ranks are too many",
+			s->n_kinds, s->l->mesh.world);
 	for (uint32_t k = 0; k < s->n_kinds; k++)
 		for (uint32_t rank = 0; rank < s->l->mesh.world; rank++) {
 			struct cut c;
@@ -308,6 +311,16 @@ int mc_layout_compile(const struct mc_layout_in *in, struct mc_sharding **ret, s
 	}
 	*ret = s;
 	return 0;
+}
+
+const char *mc_sharding_explain(
+	const struct mc_sharding *s, uint32_t tensor, char *out, size_t size)
+{
+	if (s->kind_of[tensor] == UINT32_MAX)
+		snprintf(out, size, "dropped");
+	else
+		mc_ly_rule_text(s, s->kind[s->kind_of[tensor]].rule, out, size);
+	return out;
 }
 
 void mc_sharding_free(struct mc_sharding *s)

@@ -182,7 +182,7 @@ int mc_ly_get_patterns(
 {
 	struct pointer q = mc_ly_deeper(p, key, 0);
 	const json_t *v = NULL;
-	int r = mc_ly_get_array(o, key, 64, &v, p);
+	int r = mc_ly_get_array(o, key, 16, &v, p);
 
 	if (r < 0 || v == NULL)
 		return r;

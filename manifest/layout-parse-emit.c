@@ -8,7 +8,7 @@
 #include "manifest/dtype.h"
 #include "manifest/json.h"
 
-#define MAX_ENTRIES 1024
+#define MAX_ENTRIES 128
 
 /* A float's bits, rounded to the type's mantissa; numbers that do not fit exactly are refused. */
 static int encode_float(double v, uint8_t dtype, uint64_t *ret)

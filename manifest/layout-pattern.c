@@ -171,6 +171,11 @@ uint32_t mc_name_pattern_captures(const struct mc_name_pattern *p)
 	return p->re != NULL ? mc_re_captures(p->re) : p->glob[0].n_captures;
 }
 
+uint32_t mc_name_pattern_cost(const struct mc_name_pattern *p)
+{
+	return p->re != NULL ? mc_re_size(p->re) : p->n;
+}
+
 /* Where a match can be taken up again: token i + 1 with the wildcard i one character longer. */
 struct resume {
 	uint32_t token, capture;

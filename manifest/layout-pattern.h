@@ -31,6 +31,8 @@ void mc_name_pattern_close(struct mc_name_pattern *p); /* NULL allowed */
 bool mc_name_pattern_match(
 	const struct mc_name_pattern *p, const char *name, size_t len, struct mc_match *ret);
 uint32_t mc_name_pattern_captures(const struct mc_name_pattern *p);
+/* What a try costs, in globs without alternatives. */
+uint32_t mc_name_pattern_cost(const struct mc_name_pattern *p);
 
 /* Capture number which (from 1) as a decimal number without leading zeros; -EINVAL. */
 int mc_match_number(const struct mc_match *m, const char *name, uint32_t which, uint64_t *ret);

@@ -341,6 +341,11 @@ uint32_t mc_re_captures(const struct mc_re *re)
 	return re->n_captures;
 }
 
+uint32_t mc_re_size(const struct mc_re *re)
+{
+	return re->n;
+}
+
 struct thread {
 	uint32_t pc;
 	uint32_t slot[2 * MC_CAPTURES];

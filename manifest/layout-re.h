@@ -10,3 +10,4 @@ void mc_re_close(struct mc_re *re); /* NULL allowed */
 /* The whole name must match. Time: length × instructions. */
 bool mc_re_match(const struct mc_re *re, const char *name, size_t len, struct mc_match *ret);
 uint32_t mc_re_captures(const struct mc_re *re);
+uint32_t mc_re_size(const struct mc_re *re); /* instructions */

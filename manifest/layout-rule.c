@@ -282,7 +282,7 @@ static int rule_parse(const json_t *o, struct mc_layout *l, struct rule *u, cons
 
 int mc_ly_rules_parse(const json_t *rules, struct mc_layout *l, const struct pointer *p)
 {
-	size_t n = json_array_size(rules);
+	size_t n = json_array_size(rules), cost = 0;
 	int r = 0;
 
 	if (!json_is_array(rules))
@@ -296,6 +296,11 @@ int mc_ly_rules_parse(const json_t *rules, struct mc_layout *l, const struct poi
 		struct pointer q = mc_ly_deeper(p, NULL, i);
 
 		r = rule_parse(json_array_get(rules, i), l, &l->rule[l->n_rules++], &q);
+		if (r == 0)
+			cost += mc_name_pattern_cost(l->rule[i].pattern);
+		if (r == 0 && cost > MC_LAYOUT_MAX_PATTERNS)
+			r = mc_ly_bad_at(&q, "the patterns up to here cost %zu, more than %d", cost,
+				MC_LAYOUT_MAX_PATTERNS);
 	}
 	return r;
 }

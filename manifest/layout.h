@@ -12,8 +12,11 @@
 #include <jansson.h>
 
 #define MC_LAYOUT_MAX_BYTES ((size_t)4 << 20) /* of a document */
-#define MC_LAYOUT_MAX_RULES 4096
-#define MC_LAYOUT_MAX_WORLD 65536 /* participants */
+#define MC_LAYOUT_MAX_RULES 1024
+#define MC_LAYOUT_MAX_PATTERNS                                                                     \
+	4096 /* globs with their alternatives, and instructions of expressions */
+#define MC_LAYOUT_MAX_CUTS (UINT64_C(1) << 26) /* kinds of tensors × ranks */
+#define MC_LAYOUT_MAX_WORLD 65536              /* participants */
 
 struct mc_layout;
 /* Untrusted text. -EBADMSG: err names the place by JSON pointer; -E2BIG; -ENOMEM. */
@@ -92,6 +95,9 @@ void mc_rank_tensors_done(struct mc_rank_tensors *t);
  */
 int mc_sharding_side(
 	const struct mc_sharding *s, uint32_t base, struct mc_side *ret, struct mc_err *err);
+/* Which rule holds for a source tensor: "rule /rules/3 (glob)", "the default rule", "dropped". */
+const char *mc_sharding_explain(
+	const struct mc_sharding *s, uint32_t tensor, char *out, size_t size);
 /* The rank's tensor behind a shard's tensor and output number, or NULL; borrowed. */
 const char *mc_sharding_output_name(const struct mc_sharding *s, uint32_t tensor, uint32_t output);
 /* Every source tensor whole at one participant. */

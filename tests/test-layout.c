@@ -86,6 +86,14 @@ START_TEST(a_million_rules_are_refused)
 	strcpy(text + at - 1, "]}");
 	ck_assert_int_eq(mc_layout_parse(text, strlen(text), &l, &err), -EBADMSG);
 	ck_assert_ptr_nonnull(strstr(err.text, "5000"));
+	memset(&err, 0, sizeof(err));
+	at = (size_t)sprintf(text, "{" TP2 "\"rules\":[");
+	for (int i = 0; i < 100; i++)
+		at += (size_t)sprintf(
+			text + at, "{\"match\":\"{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}\",\"drop\":true},");
+	strcpy(text + at - 1, "]}");
+	ck_assert_int_eq(mc_layout_parse(text, strlen(text), &l, &err), -EBADMSG);
+	ck_assert_ptr_nonnull(strstr(err.text, "/rules/64"));
 	free(text);
 	ck_assert_int_eq(mc_layout_parse("x", MC_LAYOUT_MAX_BYTES + 1, &l, &err), -E2BIG);
 }
@@ -378,6 +386,37 @@ START_TEST(fused_qkv_in_parts_and_constants_and_zero_bias)
 }
 END_TEST
 
+START_TEST(a_subset_lists_whole_tensors_of_the_rank_only)
+{
+	static const struct mc_layout_tensor t[] = {{"a.weight", MC_DTYPE_BF16, 2, {8, 4}},
+		{"e.0", MC_DTYPE_BF16, 1, {4}}, {"e.1", MC_DTYPE_BF16, 1, {4}}};
+	struct mc_layout *l;
+	struct mc_sharding *s;
+	struct mc_rank_tensors v;
+	struct mc_err err;
+	char text[128];
+
+	ck_assert_msg(compile("{" TP2 "\"rules\":[{\"match\":\"*.weight\",\"split\":[{\"axis\":"
+				      "\"tp\",\"dim\":0}]},{\"match\":"
+			      "\"e.#\",\"own\":[{\"axis\":\"tp\",\"index\":1,\"count\":2}]}],"
+			      "\"emit\":{\"style\":\"subset\"}}",
+			      NULL, t, 3, &l, &s, &err) == 0,
+		"%s", err.text);
+	ck_assert_int_eq(mc_layout_style(l), MC_STYLE_SUBSET);
+	ck_assert_int_eq(mc_sharding_rank(s, 1, &v, &err), 0);
+	ck_assert_uint_eq(v.n, 2);
+	ck_assert_str_eq(v.local[0].name, "a.weight");
+	ck_assert_uint_eq(v.local[0].shape[0], 8);
+	ck_assert_str_eq(v.local[1].name, "e.1");
+	ck_assert_str_eq(mc_sharding_explain(s, 1, text, sizeof(text)), "rule /rules/1 (e.#)");
+	mc_rank_tensors_done(&v);
+	ck_assert_int_eq(mc_sharding_rank(s, 2, &v, &err), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.text, "ranks 0 to 1"));
+	mc_sharding_free(s);
+	mc_layout_free(l);
+}
+END_TEST
+
 START_TEST(experts_are_dealt_linearly_round_robin_or_by_a_table)
 {
 	static const char *const place[] = {"\"linear\"", "\"round_robin\"", "[1,1,0,2,0]"};
@@ -419,4 +458,5 @@ SUITE_MAIN("layout", bad_documents_are_refused_with_the_place, a_million_rules_a
 	vocabulary_is_padded_to_64_and_the_tail_has_no_source,
 	fuse_and_stack_build_the_engines_expert_tensor,
 	fused_qkv_in_parts_and_constants_and_zero_bias,
+	a_subset_lists_whole_tensors_of_the_rank_only,
 	experts_are_dealt_linearly_round_robin_or_by_a_table)

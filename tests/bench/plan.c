@@ -51,6 +51,26 @@ static int by_double(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static double bind_ms, bind_ratio;
+static uint32_t bind_pieces, bind_rounds;
+
+static void bind_line(const struct mc_reshard *p)
+{
+	struct mc_binder_in in = {.plan = p};
+	struct mc_binding *b;
+	struct mc_err err = {{0}};
+	double start = now();
+	uint64_t bound;
+
+	check(mc_binding_make(&in, &b), &err);
+	bind_ms = now() - start;
+	bound = b->max_egress > b->max_ingress ? b->max_egress : b->max_ingress;
+	bind_ratio = (double)b->makespan / (double)bound;
+	bind_pieces = b->n_pieces;
+	bind_rounds = b->n_rounds;
+	mc_binding_free(b);
+}
+
 /* One plan from mesh to mesh; from NULL = the files of the checkpoint. Returns milliseconds. */
 static double plan_once(const struct model *m, const char *const *names, const char *from,
 	const char *to, char *more, size_t size)
@@ -82,6 +102,7 @@ static double plan_once(const struct model *m, const char *const *names, const c
 	pi.n_participants = base + mc_layout_world(b);
 	check(mc_reshard_plan(&pi, &p, &err), &err);
 	ms = now() - start;
+	bind_line(p);
 	snprintf(more, size,
 		"%u tensors, %u classes, %u links, %llu regions, %.1f GB, peak %.0f MiB", m->n,
 		p->n_classes, p->n_links, (unsigned long long)p->overlaps,
@@ -114,7 +135,38 @@ static void model_line(const char *model, const char *from, const char *to, doub
 	qsort(ms, ROUNDS, sizeof(*ms), by_double);
 	snprintf(name, sizeof(name), "%s %s -> %s", model, from != NULL ? from : "files", to);
 	line(name, ms[ROUNDS / 2], target, more);
+	printf("%-44s %10.3f ms  %u pieces, %u rounds, makespan %.3f of its bound  %s\n",
+		"  bound to channels", bind_ms, bind_pieces, bind_rounds, bind_ratio,
+		bind_ratio <= 1.1 ? "ok" : "MISSED");
 	free(names);
+	model_close(&m);
+}
+
+/* From the tensor table to the list of one rank's tensors: what opening a view needs first. */
+static void rank_line(const char *model, const char *mesh, double target)
+{
+	struct model m;
+	struct mc_layout *l;
+	struct mc_sharding *s;
+	struct mc_rank_tensors t;
+	struct mc_err err = {{0}};
+	char more[64], name[64];
+	struct mc_layout_in in;
+	double start;
+
+	model_open(&m, model, 0, 0, 1);
+	start = now();
+	check(mc_preset_layout(m.config, mesh, &l, &err), &err);
+	in = (struct mc_layout_in){
+		.layout = l, .config = m.config, .tensors = m.tensor, .n_tensors = m.n};
+	check(mc_layout_compile(&in, &s, &err), &err);
+	check(mc_sharding_rank(s, 1, &t, &err), &err);
+	snprintf(more, sizeof(more), "%u tensors, %u pieces", t.n, t.n_pieces);
+	snprintf(name, sizeof(name), "%s %s, one rank", model, mesh);
+	line(name, now() - start, target, more);
+	mc_rank_tensors_done(&t);
+	mc_sharding_free(s);
+	mc_layout_free(l);
 	model_close(&m);
 }
 
@@ -165,6 +217,8 @@ int main(void)
 	model_line("kimi-k2", "tp16", "tp8-pp2", 1000);
 	model_line("deepseek-v3", NULL, "tp8", 1000);
 	model_line("deepseek-v3", "ep16", "tp8-pp2", 1000);
+	rank_line("deepseek-v3", "tp8", 300);
+	rank_line("kimi-k2", "ep16", 300);
 	thousand_line(false);
 	thousand_line(true);
 	return 0;
