@@ -97,15 +97,18 @@ static int begin_evict(struct mc_nvme_image *img, uint64_t first, uint64_t end)
 	return r;
 }
 
-/* Punches the marked runs; bytes freed. */
-static uint64_t punch_marked(struct mc_nvme_image *img, uint64_t first, uint64_t end, bool durable)
+/*
+ * Punches the marked runs, none once *error is set; bytes freed. What stays allocated is freed by
+ * the next eviction of the range.
+ */
+static uint64_t punch_marked(struct mc_nvme_image *img, uint64_t first, uint64_t end, int *error)
 {
 	struct mc_nvme *n = img->nvme;
 	uint64_t freed = 0;
 
 	for (uint64_t b = first; b < end;) {
 		uint64_t run = 0;
-		bool punched;
+		bool punched = false;
 
 		while (b + run < end && mc_bitmap_get(img->punching, b + run))
 			run++;
@@ -113,7 +116,10 @@ static uint64_t punch_marked(struct mc_nvme_image *img, uint64_t first, uint64_t
 			b++;
 			continue;
 		}
-		punched = durable && mc_nvme_punch_file(img, b, run) == 0;
+		if (*error == 0) {
+			*error = mc_nvme_punch_file(img, b, run);
+			punched = *error == 0;
+		}
 		mc_mutex_lock(&n->lock);
 		for (; run > 0; run--, b++) {
 			mc_bitmap_clear(img->punching, b);
@@ -160,7 +166,7 @@ int64_t mc_nvme_evict(struct mc_nvme_image *img, uint64_t first, uint64_t n)
 	r = begin_evict(img, first, end);
 	if (r == 0)
 		r = mc_nvme_log_commit(img->nvme);
-	freed = punch_marked(img, first, end, r == 0);
+	freed = punch_marked(img, first, end, &r);
 	end_lease(img);
 	mc_nvme_account_overhead(img);
 	mc_mutex_unlock(&img->lock);

@@ -91,9 +91,10 @@ bool mc_nvme_verified(struct mc_nvme_image *img);
 int mc_nvme_verify(struct mc_nvme_image *img);
 
 /* Like mc_dram_punch for blocks [first, first + n): bytes freed, -EAGAIN (held by a client), or
- * -EIO when the eviction could not be recorded. Blocks written and not yet journalled are committed
- * first; only those being written at this moment stay. Waits for the disk: not from a done
- * callback, as image_get, drop, verify and sync. */
+ * -EIO when the eviction could not be recorded or punched (call again: what is left is freed then).
+ * Blocks written and not yet journalled are committed first; only those being written at this
+ * moment stay. Waits for the disk: not from a done callback, as image_get, drop, verify and sync.
+ */
 int64_t mc_nvme_evict(struct mc_nvme_image *img, uint64_t first, uint64_t n);
 int64_t mc_nvme_drop(struct mc_nvme_image *img); /* like mc_dram_drop */
 uint64_t mc_nvme_reap(struct mc_nvme *n);
