@@ -2,7 +2,8 @@
  * The binder: a plan's MOVE links → pieces of at most 64 MiB between channels, in rounds. A round
  * uses each sending and each receiving channel at most once; there are as many rounds as the
  * busiest channel has pieces (bipartite edge colouring). Rounds are an order, not barriers: whoever
- * executes starts, of the pieces whose two channels are idle, the one of the earliest round.
+ * executes keeps no two channels idle that have a piece between them, takes the partner with most
+ * bytes left first, and the pieces of a pair in the order of their rounds.
  *
  * LOCAL and COPY links are not scheduled.
  */

@@ -367,8 +367,7 @@ struct machine {
 static void follow(
 	struct machine *m, struct threads *t, uint32_t pc, struct thread state, uint32_t at)
 {
-	/* SPLIT leaves one branch waiting; each instruction is entered once, so the stack is
-	 * bounded. */
+	/* Every instruction is entered once, so the stacks are bounded. */
 	uint32_t saved[MAX_CODE + 1][2], n = 0, n_saved = 0;
 	struct {
 		uint32_t pc, n_saved;

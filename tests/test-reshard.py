@@ -113,6 +113,23 @@ def check(config, table, path, start, end, flags, cache):
     return 0
 
 
+def check_example(config, table, path):
+    """The document in docs/LAYOUT.md is a layout for a Llama model."""
+    with open(os.path.join(HERE, "..", "docs", "LAYOUT.md"), encoding="utf-8") as f:
+        text = f.read().split("```json\n")[1].split("```")[0]
+    example = os.path.join(os.path.dirname(path), "example.json")
+    with open(example, "w", encoding="utf-8") as f:
+        f.write(text)
+    done = subprocess.run([RUN, path, "files", example], stdout=subprocess.PIPE, text=True, check=False)
+    fused = [line for line in done.stdout.splitlines() if "qkv_proj" in line]
+    want = 2 * config["num_hidden_layers"]
+    if done.returncode != 0 or len(fused) != want:
+        print(f"FAIL docs/LAYOUT.md: exit {done.returncode}, {len(fused)} fused tensors of {want}")
+        print(done.stdout[:300])
+        return 1
+    return 0
+
+
 def main():
     failed = runs = 0
     for name, (config, meshes) in MODELS.items():
@@ -124,6 +141,9 @@ def main():
             path = os.path.join(folder, "table.json")
             with open(path, "w", encoding="utf-8") as f:
                 json.dump({"config": config, "tensors": table}, f)
+            if name == "llama":
+                failed += check_example(config, table, path)
+                runs += 1
             previous = meshes[-1]
             for i, mesh in enumerate(meshes):
                 for start, flags in (("files", []), (previous, [[], ["same"], ["nodes"]][i % 3])):
