@@ -94,7 +94,8 @@ def check_missing(source, mounted):
 def check_bytes(source, mounted):
     for name in ("big.bin", "two.bin", "config.json", "empty", "holes", "link", "deep/er/and/deeper/leaf"):
         expect(f"bytes of {name}", content(f"{mounted}/{name}") == content(f"{source}/{name}"), True)
-    for name in random.Random(2).sample(os.listdir(f"{source}/many"), 300):
+    many = os.listdir(f"{source}/many") if os.path.exists(f"{source}/many") else []
+    for name in random.Random(2).sample(many, min(len(many), 300)):
         expect(name, content(f"{mounted}/many/{name}"), content(f"{source}/many/{name}"))
 
 

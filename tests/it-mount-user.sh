@@ -1,0 +1,32 @@
+#!/bin/bash
+# A user without rights mounts through fusermount3: everything works through the daemon.
+set -uo pipefail
+. "$(dirname "$0")/lib/mount.sh"
+mount_need
+user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+if ! command -v setpriv fusermount3 >/dev/null || ! "${user[@]}" sh -c 'exec 3<>/dev/fuse' 2>/dev/null; then
+	echo 'needs setpriv, fusermount3 and a /dev/fuse for everyone'
+	exit 77
+fi
+
+mount_make_source "$MC_TMP/source" || exit 1
+rm -r "$MC_TMP/source/many"
+mount_import "$MC_TMP/source" acme/model@r1 || fail 'import'
+cp "$mooncakefs" "$MC_TMP/mooncakefs"
+chmod 755 "$MC_TMP"
+chown -R 65534:65534 "$MC_TMP"/{remote,mnt,source}
+
+"${user[@]}" "$MC_TMP/mooncakefs" mount -f "$mnt" --remote "$remote" --dram 64MiB >"$MC_TMP/log" 2>&1 &
+mount_pid=$!
+until grep -q event=mounted "$MC_TMP/log"; do
+	kill -0 "$mount_pid" || fail 'mount'
+	read -rt 0.05 <> <(:) || :
+done
+grep -q 'passthrough=off reason="[^"]' "$MC_TMP/log" || fail 'no reason why there is no passthrough'
+for name in bytes mmap direct seek; do
+	"${user[@]}" env PATH=/usr/bin:/bin python3 -B - "$name" "$MC_TMP/source" "$mnt/checkpoints/acme/model@r1" \
+		<"$mount_lib/mount_checks.py" || fail "check $name"
+done
+mount_stop || fail "stop: $mount_rc"
+rmdir /dev/shm/mooncakefs-65534 2>/dev/null
+exit 0
