@@ -259,6 +259,22 @@ static int check_sources(const struct mc_layout_in *in, struct mc_err *err)
 	return 0;
 }
 
+/* A rank's tensor must be addressable, whatever padding was asked for. */
+static int check_size(const struct mc_sharding *s, uint32_t kind, uint32_t rank,
+	const struct cut *c, struct mc_err *err)
+{
+	uint64_t shape[MC_BOX_RANK], bytes;
+
+	for (uint32_t d = 0; d < c->rank; d++)
+		shape[d] = c->dim[d].len;
+	if (mc_dtype_bytes(s->kind[kind].dtype, shape, c->rank, &bytes) == 0 &&
+		bytes < MC_SIDE_MAX_BYTES)
+		return 0;
+	return mc_err_set(err, -EOVERFLOW,
+		"tensor %s, rank %u: the shard overflows or ends inside a byte",
+		s->tensor[s->kind[kind].example].name, rank);
+}
+
 /* Every kind at every rank. */
 static int check_cuts(const struct mc_sharding *s, struct mc_err *err)
 {
@@ -270,9 +286,37 @@ static int check_cuts(const struct mc_sharding *s, struct mc_err *err)
 			struct cut c;
 			int r = mc_ly_kind_cut(s, k, rank, &c, err);
 
+			if (r == 0 && c.present)
+				r = check_size(s, k, rank, &c, err);
 			if (r < 0)
 				return r;
 		}
+	return 0;
+}
+
+/* Everything that is fused or stacked, at every rank. */
+static int check_outputs(const struct mc_sharding *s, struct mc_err *err)
+{
+	uint64_t cuts = 0;
+
+	for (uint32_t i = 0; i < s->n_outputs; i++) {
+		const struct output *o = &s->output[i];
+
+		if (o->n == 1 && !o->stacked)
+			continue;
+		cuts += (uint64_t)o->n * s->l->mesh.world;
+		if (cuts > MC_LAYOUT_MAX_CUTS)
+			return mc_err_set(err, -E2BIG,
+				"fused and stacked tensors on %u ranks are too many",
+				s->l->mesh.world);
+		for (uint32_t rank = 0; rank < s->l->mesh.world; rank++) {
+			struct local_shape shape;
+			int r = mc_ly_output_at(s, o, rank, &shape, NULL, NULL, err);
+
+			if (r < 0)
+				return r;
+		}
+	}
 	return 0;
 }
 
@@ -302,6 +346,8 @@ int mc_layout_compile(const struct mc_layout_in *in, struct mc_sharding **ret, s
 		r = check_cuts(s, err);
 	if (r == 0)
 		r = mc_ly_outputs_make(s, err);
+	if (r == 0)
+		r = check_outputs(s, err);
 	free(c.of_rule);
 	free(c.used);
 	s->env = (struct expr_env){0};

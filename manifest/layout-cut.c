@@ -78,6 +78,10 @@ static int sizes_numbers(const struct mc_sharding *s, const struct split *sp, st
 
 		if (r < 0)
 			return r;
+		if (n->sizes[i] > n->part[0].units - sum)
+			return mc_err_set(err, -EINVAL,
+				"dimension %u: the sizes add up to more than %llu units", n->dim,
+				(unsigned long long)n->part[0].units);
 		sum += n->sizes[i];
 	}
 	if (sum != n->part[0].units)

@@ -78,6 +78,7 @@ static int plain_entries(struct emitter *e)
 static int tied_entries(struct emitter *e, struct mc_err *err)
 {
 	struct mc_sharding *s = e->s;
+	bool subset = s->l->style == MC_STYLE_SUBSET;
 	int r = 0;
 
 	for (uint32_t i = 0; i < s->l->layers.n_tied && s->n_stages > 1 && r == 0; i++) {
@@ -95,8 +96,12 @@ static int tied_entries(struct emitter *e, struct mc_err *err)
 			continue;
 		k = s->kind[s->kind_of[of]];
 		k.n_splits = 0;
-		k.stage = s->n_stages - 1;
+		k.stage = subset ? STAGE_ENDS : s->n_stages - 1;
 		r = mc_ly_kind_intern(s, &k, &kind, err);
+		if (r == 0 && subset) { /* no new names: the last stage has the embedding itself */
+			s->kind_of[of] = kind;
+			continue;
+		}
 		if (r == 0)
 			r = add_member(s, of, kind);
 		if (r == 0)
@@ -347,10 +352,10 @@ static int stack_all(struct emitter *e, struct mc_err *err)
 int mc_ly_outputs_make(struct mc_sharding *s, struct mc_err *err)
 {
 	struct emitter e = {.s = s};
-	int r = plain_entries(&e);
+	int r = tied_entries(&e, err);
 
 	if (r == 0)
-		r = tied_entries(&e, err);
+		r = plain_entries(&e);
 	if (r == 0)
 		r = fuse_all(&e, err);
 	if (r == 0)

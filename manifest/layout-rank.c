@@ -144,6 +144,17 @@ static int stack_shape(
 	return 0;
 }
 
+static int check_size(const struct assembly *a, const struct local_shape *l)
+{
+	uint64_t bytes;
+
+	if (!l->present ||
+		(mc_dtype_bytes(l->dtype, l->shape, l->rank, &bytes) == 0 &&
+			bytes < MC_SIDE_MAX_BYTES))
+		return 0;
+	return mismatch(a, "it overflows or ends inside a byte");
+}
+
 int mc_ly_output_at(const struct mc_sharding *s, const struct output *o, uint32_t rank,
 	struct local_shape *ret, piece_fn *fn, void *arg, struct mc_err *err)
 {
@@ -163,7 +174,7 @@ int mc_ly_output_at(const struct mc_sharding *s, const struct output *o, uint32_
 		if (!o->stacked) {
 			*ret = one;
 			ret->present = true;
-			return 0;
+			return o->n_parts > 1 ? check_size(&a, ret) : 0;
 		}
 		r = stack_shape(&a, ret, &one);
 		if (r < 0)
@@ -171,7 +182,7 @@ int mc_ly_output_at(const struct mc_sharding *s, const struct output *o, uint32_
 		ret->shape[0] = ++a.stacked;
 		ret->present = true;
 	}
-	return 0;
+	return check_size(&a, ret);
 }
 
 struct rank_list {

@@ -28,7 +28,7 @@ static int deal_layers(const struct mc_sharding *s, uint32_t *per, struct mc_err
 			if (r < 0)
 				return r;
 			per[i] = v < MAX_LAYERS ? (uint32_t)v : MAX_LAYERS;
-			sum += v;
+			sum += per[i];
 		}
 		return sum == s->n_layers
 			? 0

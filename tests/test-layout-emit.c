@@ -3,6 +3,7 @@
 #include "tests/layout-compile.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "manifest/dtype.h"
 
@@ -120,6 +121,74 @@ START_TEST(fused_qkv_in_parts_and_constants_and_zero_bias)
 }
 END_TEST
 
+START_TEST(a_subset_shows_a_tied_embedding_on_both_ends_under_its_own_name)
+{
+	static const struct mc_layout_tensor t[] = {{"embed", MC_DTYPE_BF16, 2, {8, 4}},
+		{"model.layers.0.w", MC_DTYPE_BF16, 1, {4}},
+		{"model.layers.1.w", MC_DTYPE_BF16, 1, {4}},
+		{"model.layers.2.w", MC_DTYPE_BF16, 1, {4}}};
+	static const uint32_t want[] = {2, 1, 2};
+	struct mc_layout *l;
+	struct mc_sharding *s;
+	struct mc_err err;
+
+	ck_assert_msg(compile("{" HEAD "\"mesh\":{\"axes\":[[\"pp\",3]]},\"layers\":{\"count\":3,"
+				       "\"first\":[\"embed\"],\"tied\":"
+			      "[{\"name\":\"head\",\"of\":\"embed\"}]},\"rules\":[{\"match\":\"**"
+			      "\",\"replicate\":true}],\"emit\":{\"style\":"
+			      "\"subset\"}}",
+			      NULL, t, 4, &l, &s, &err) == 0,
+		"%s", err.text);
+	for (uint32_t r = 0; r < 3; r++) {
+		struct mc_rank_tensors v;
+
+		ck_assert_int_eq(mc_sharding_rank(s, r, &v, &err), 0);
+		ck_assert_uint_eq(v.n, want[r]);
+		ck_assert_uint_eq(find(&v, "embed") != NULL, r != 1);
+		ck_assert_ptr_null(find(&v, "head"));
+		mc_rank_tensors_done(&v);
+	}
+	mc_sharding_free(s);
+	mc_layout_free(l);
+}
+END_TEST
+
+START_TEST(what_cannot_be_fused_or_stacked_is_refused_before_any_rank_is_opened)
+{
+	static const struct mc_layout_tensor t[] = {{"a.0", MC_DTYPE_BF16, 2, {4, 8}},
+		{"a.1", MC_DTYPE_BF16, 2, {4, 6}}, {"b.0", MC_DTYPE_BF16, 2, {4, 8}}};
+	static const struct {
+		const char *emit, *want;
+	} bad[] = {
+		{"\"stack\":[{\"name\":\"s\",\"from\":\"a.#\",\"index\":1}]", "differ in shape"},
+		{"\"fuse\":[{\"name\":\"f\",\"from\":[\"a.0\",\"a.1\"],\"dim\":0}]", "not fused"},
+		{"\"fuse\":[{\"name\":\"f{1}\",\"from\":[\"a.#\",\"b.#\"],\"dim\":0}]",
+			"1 of its 2 parts"},
+		{"\"fuse\":[{\"name\":\"f\",\"from\":[\"a.0\",\"b.0\"],\"dim\":2}]", "not there"},
+		{"\"rename\":[{\"match\":\"*.0\",\"name\":\"same\"}]", "two tensors called same"},
+		{"\"fuse\":[{\"name\":\"f\",\"from\":[\"x\",\"y\"],\"dim\":0}]",
+			"no tensor matches"},
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		char text[512];
+		struct mc_layout *l;
+		struct mc_sharding *s;
+		struct mc_err err;
+
+		snprintf(text, sizeof(text),
+			"{" TP2 "\"rules\":[{\"match\":\"**\",\"replicate\":true}],\"emit\":{%s}}",
+			bad[i].emit);
+		ck_assert_int_eq(compile(text, NULL, t, 3, &l, &s, &err), -EINVAL);
+		ck_assert_msg(
+			strstr(err.text, bad[i].want) != NULL, "%s: %s", bad[i].emit, err.text);
+		mc_layout_free(l);
+	}
+}
+END_TEST
+
 SUITE_MAIN("layout-emit", a_subset_lists_whole_tensors_of_the_rank_only,
 	fuse_and_stack_build_the_engines_expert_tensor,
-	fused_qkv_in_parts_and_constants_and_zero_bias)
+	fused_qkv_in_parts_and_constants_and_zero_bias,
+	a_subset_shows_a_tied_embedding_on_both_ends_under_its_own_name,
+	what_cannot_be_fused_or_stacked_is_refused_before_any_rank_is_opened)

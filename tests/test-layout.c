@@ -156,6 +156,28 @@ START_TEST(what_does_not_fit_names_tensor_dimension_ranks_and_rule)
 }
 END_TEST
 
+START_TEST(sizes_that_do_not_add_up_are_refused)
+{
+	static const struct mc_layout_tensor t[] = {{"a", MC_DTYPE_BF16, 1, {4}}};
+	static const char *const sizes[] = {"4,1", "1,2", "9007199254740991,9007199254740991"};
+
+	for (size_t i = 0; i < 3; i++) {
+		char text[256];
+
+		snprintf(text, sizeof(text),
+			"{" TP2 "\"rules\":[{\"match\":\"a\",\"split\":[{\"axis\":\"tp\",\"dim\":0,"
+			"\"kind\":\"sizes\",\"sizes\":[%s]}]}]}",
+			sizes[i]);
+		expect_refusal(text, NULL, t, 1, WORDS("tensor a", "dimension 0", "add up"));
+	}
+	expect_refusal("{" TP2
+		       "\"rules\":[{\"match\":\"a\",\"split\":[{\"axis\":\"tp\",\"dim\":0,\"pad\":"
+		       "9007199254740990}]}]}",
+		NULL, (const struct mc_layout_tensor[]){{"a", MC_DTYPE_BF16, 2, {4, 4096}}}, 1,
+		WORDS("tensor a", "overflows"));
+}
+END_TEST
+
 START_TEST(shapes_that_overflow_are_refused)
 {
 	static const struct mc_layout_tensor t[] = {
@@ -307,7 +329,8 @@ START_TEST(experts_are_dealt_linearly_round_robin_or_by_a_table)
 END_TEST
 
 SUITE_MAIN("layout", bad_documents_are_refused_with_the_place, a_million_rules_are_refused,
-	what_does_not_fit_names_tensor_dimension_ranks_and_rule, shapes_that_overflow_are_refused,
+	what_does_not_fit_names_tensor_dimension_ranks_and_rule,
+	sizes_that_do_not_add_up_are_refused, shapes_that_overflow_are_refused,
 	fp8_shards_off_the_block_grid_are_an_error_and_cover_takes_whole_blocks,
 	sixty_one_layers_on_four_stages_as_the_engines_deal_them,
 	vocabulary_is_padded_to_64_and_the_tail_has_no_source,
