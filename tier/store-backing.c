@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <unistd.h>
 
 /* Blocks of the file that are stored somewhere, i.e. not wholly hole. */
 static uint64_t count_data_blocks(const struct mc_file *f)
@@ -61,6 +60,15 @@ static bool take_locked(struct mc_store *s, struct mc_file *f, enum mc_tier tier
 	}
 	f->backing[tier]++;
 	return true;
+}
+
+/* Passed-through reads are the kernel's and never seen here: an open counts as a use of every pair.
+ */
+static void note_use_locked(struct mc_store *s, struct mc_file *f) MC_REQUIRES(s->lock)
+{
+	for (uint64_t i = 0; i < (f->blocks + 1) / 2; i++)
+		if (f->pairs[i] != NULL && mc_policy_linked(&f->pairs[i]->entry))
+			mc_policy_hit(s->dram_policy, &f->pairs[i]->entry);
 }
 
 /* Holes of a DRAM image would be filled by a mapping's read fault, past the capacity: never pass
@@ -132,25 +140,40 @@ static bool take_nvme(struct mc_file *f, uint64_t need)
 	return false;
 }
 
-int mc_file_backing_get(struct mc_file *f, int *ret_fd, enum mc_tier *ret_tier)
+/* Takes a place among the passthrough openers of the tier that has the whole file. */
+static int take(struct mc_file *f, enum mc_tier *ret_tier)
 {
 	uint64_t need = data_blocks(f);
-	enum mc_tier tier;
-	int fd;
 
 	if (need == 0)
 		return -EAGAIN;
 	if (take_dram(f, need))
-		tier = MC_TIER_DRAM;
+		*ret_tier = MC_TIER_DRAM;
 	else if (take_nvme(f, need))
-		tier = MC_TIER_NVME;
+		*ret_tier = MC_TIER_NVME;
 	else
 		return -EAGAIN;
-	fd = fcntl(tier == MC_TIER_DRAM ? mc_dram_fd(f->dram) : mc_nvme_fd(f->nvme),
-		F_DUPFD_CLOEXEC, 3);
+	return 0;
+}
+
+int mc_file_backing_get(struct mc_file *f, int *ret_fd, enum mc_tier *ret_tier)
+{
+	struct mc_store *s = f->store;
+	enum mc_tier tier;
+	int fd, r = take(f, &tier);
+
+	if (r < 0)
+		return r;
+	fd = tier == MC_TIER_DRAM ? mc_dram_fd(f->dram) : mc_nvme_fd(f->nvme);
+	fd = fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0) { /* also: the tier cannot take leases, so nothing may be passed through */
 		mc_file_backing_put(f, tier);
 		return -EAGAIN;
+	}
+	if (tier == MC_TIER_DRAM) {
+		mc_mutex_lock(&s->lock);
+		note_use_locked(s, f);
+		mc_mutex_unlock(&s->lock);
 	}
 	*ret_fd = fd;
 	*ret_tier = tier;
@@ -172,11 +195,9 @@ void mc_file_backing_put(struct mc_file *f, enum mc_tier tier)
 bool mc_file_backing_ready(struct mc_file *f)
 {
 	enum mc_tier tier;
-	int fd;
 
-	if (mc_file_backing_get(f, &fd, &tier) < 0)
+	if (take(f, &tier) < 0)
 		return false;
-	close(fd);
 	mc_file_backing_put(f, tier);
 	return true;
 }
