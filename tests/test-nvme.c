@@ -363,21 +363,6 @@ START_TEST(a_clients_mapping_is_respected_across_two_killed_daemons)
 }
 END_TEST
 
-START_TEST(a_second_daemon_is_refused_with_the_holders_pid)
-{
-	char *dir = tier_dir_make(PARENT), pid[32];
-	struct mc_nvme_opts o = {.dir = dir, .capacity = 8 * MIB};
-	struct mc_nvme *n = nvme_open(dir, 8 * MIB), *second;
-	struct mc_err err = {0};
-
-	snprintf(pid, sizeof(pid), "process %d;", (int)getpid());
-	ck_assert_int_eq(mc_nvme_open(&o, &second, &err), -EBUSY);
-	ck_assert_ptr_nonnull(strstr(err.text, pid));
-	mc_nvme_close(n);
-	tier_dir_remove(dir);
-}
-END_TEST
-
 static void touch(const char *dir, const char *name)
 {
 	char path[4096];
@@ -396,6 +381,44 @@ static bool exists(const char *dir, const char *name)
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	return access(path, F_OK) == 0;
 }
+
+START_TEST(a_held_file_does_not_take_its_younger_namesake_with_it)
+{
+	const uint64_t size = 2 * MIB;
+	char *dir = tier_dir_make(PARENT), path[4096], held[128];
+	struct mc_nvme *n = nvme_open(dir, 64 * MIB);
+	struct mc_nvme_image *img = nvme_file(n, 1, size);
+
+	mc_nvme_image_put(img);
+	mc_nvme_close(n);
+	/* As after a crash that undid the removal of an older file. */
+	nvme_path(dir, 1, size, path, sizeof(path));
+	snprintf(held, sizeof(held), "held/%.90s.7", strrchr(path, '/') + 1);
+	touch(dir, held);
+	n = nvme_open(dir, 64 * MIB);
+	ck_assert(!exists(dir, held));
+	img = nvme_image(n, 1, size, false);
+	ck_assert_uint_eq(mc_nvme_resident_bytes(img), size);
+	mc_nvme_image_put(img);
+	mc_nvme_close(n);
+	tier_dir_remove(dir);
+}
+END_TEST
+
+START_TEST(a_second_daemon_is_refused_with_the_holders_pid)
+{
+	char *dir = tier_dir_make(PARENT), pid[32];
+	struct mc_nvme_opts o = {.dir = dir, .capacity = 8 * MIB};
+	struct mc_nvme *n = nvme_open(dir, 8 * MIB), *second;
+	struct mc_err err = {0};
+
+	snprintf(pid, sizeof(pid), "process %d;", (int)getpid());
+	ck_assert_int_eq(mc_nvme_open(&o, &second, &err), -EBUSY);
+	ck_assert_ptr_nonnull(strstr(err.text, pid));
+	mc_nvme_close(n);
+	tier_dir_remove(dir);
+}
+END_TEST
 
 START_TEST(strays_in_our_folders_are_removed_and_nothing_else)
 {
@@ -625,6 +648,7 @@ SUITE_MAIN("nvme", blocks_are_present_after_a_sync_and_not_before,
 	a_killed_daemons_synced_blocks_survive_and_the_rest_leaves_no_space,
 	a_mapping_that_outlives_its_descriptor_keeps_its_bytes_under_pressure,
 	a_clients_mapping_is_respected_across_two_killed_daemons,
+	a_held_file_does_not_take_its_younger_namesake_with_it,
 	a_second_daemon_is_refused_with_the_holders_pid,
 	strays_in_our_folders_are_removed_and_nothing_else,
 	a_lowered_capacity_is_respected_at_restart,

@@ -16,7 +16,7 @@
 
 /* ---- images in memory */
 
-static struct mc_nvme_image *image_new(struct mc_nvme *n, const struct mc_file_id *id)
+struct mc_nvme_image *mc_nvme_image_new(struct mc_nvme *n, const struct mc_file_id *id)
 {
 	struct mc_nvme_image *img = calloc(1, sizeof(*img));
 	uint64_t blocks = mc_block_count(id->size);
@@ -78,7 +78,7 @@ int mc_nvme_image_find_locked(
 	} else {
 		if (!create)
 			return -ENOENT;
-		img = image_new(n, id);
+		img = mc_nvme_image_new(n, id);
 		if (img == NULL)
 			return -ENOMEM;
 		img->next = *bucket;

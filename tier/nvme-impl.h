@@ -117,6 +117,8 @@ static inline uint64_t mc_nvme_space(const struct mc_nvme_image *img, uint64_t b
 }
 
 /* ---- nvme-image.c */
+/* In memory, outside the table, with one reference. NULL = no memory. */
+struct mc_nvme_image *mc_nvme_image_new(struct mc_nvme *n, const struct mc_file_id *id);
 /* Finds, or makes in memory only. One reference. -ENOENT, -ENOMEM, -EAGAIN: being dropped, wait on
  * idle. */
 int mc_nvme_image_find_locked(struct mc_nvme *n, const struct mc_file_id *id, bool create,

@@ -103,17 +103,12 @@ static int apply(void *ctx, uint8_t type, const void *rec, size_t len, struct mc
 /* Keeps a file that a client may hold accounted until mc_nvme_reap; removes it otherwise. */
 static int keep_if_held(struct mc_nvme *n, const char *path, const struct mc_file_id *id)
 {
-	struct mc_nvme_image *img;
+	/* Its own: the image of that name in the table is a younger file. */
+	struct mc_nvme_image *img = mc_nvme_image_new(n, id);
 	struct stat st;
-	int r;
 
-	mc_mutex_lock(&n->lock);
-	r = mc_nvme_image_find_locked(n, id, true, &img);
-	if (r == 0)
-		mc_nvme_image_unlist_locked(img);
-	mc_mutex_unlock(&n->lock);
-	if (r != 0)
-		return r;
+	if (img == NULL)
+		return -ENOMEM;
 	img->dropped = true;
 	img->held_path = strdup(path);
 	img->fd = n->io->open(n->io, path, O_RDWR, 0600);
