@@ -33,9 +33,10 @@ mount_clean()
 		umount -l "$mnt" || break
 	done
 	# What a killed daemon leaves for its successor: the DRAM tier, named by remote and mount point.
-	dram=/run/mooncakefs/$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
-	umount -l "$dram" 2>/dev/null
-	rmdir "$dram" 2>/dev/null
+	dram=$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
+	umount -l "/run/mooncakefs/$dram" 2>/dev/null
+	rmdir "/run/mooncakefs/$dram" 2>/dev/null
+	rm -rf "/dev/shm/mooncakefs-65534/$dram"
 }
 
 mount_make_source() { python3 -B "$mount_lib/mount_checks.py" make "$1"; }
