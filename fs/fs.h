@@ -20,7 +20,7 @@ struct mc_fs_opts {
 	const char *fuse_options;     /* what follows -o, comma-separated; NULL = none */
 	bool no_passthrough;          /* serve everything through the daemon */
 	unsigned loop_threads;        /* 0 = online CPUs, at most 4 */
-	unsigned readahead_kb;        /* of the mount, KiB; 0 = 16,384 */
+	unsigned readahead_kb;        /* of the mount, KiB; 0 = 1,024 */
 	unsigned request_deadline_ms; /* a request without an answer gets EIO; 0 = 60,000 */
 	unsigned stop_deadline_ms;    /* from the stop to the return of mc_fs_run; 0 = 10,000 */
 	int stop_fd;                  /* readable = stop, for instance an eventfd; -1 = none */
