@@ -1,11 +1,14 @@
 /*
  * Executes the pieces in time: every channel sends at most one piece and receives at most one at a
- * time, at 1 byte per unit. Whenever a channel becomes idle it starts, of its pieces whose other
- * end is idle too, the one of the earliest round. No pair of idle channels ever has a piece
- * waiting, hence the makespan is below max egress + max ingress.
+ * time, at 1 byte per unit. Whenever a channel becomes idle it starts a piece with an idle partner,
+ * if there is one: no pair of idle channels ever has a piece waiting, hence the makespan is below
+ * max egress + max ingress. The partner with most bytes left comes first, because the longest
+ * remaining work must not be left for the end; among equals the earliest round decides.
  *
- * Invariant: queue[q] holds the pieces of one (sender, receiver) pair in round order; head[q] is
- * the next. A channel is in its idle list exactly when it is idle and has pieces left.
+ * Invariants: 1. queue q holds the pieces of one (sender, receiver) pair in round order, head[q] is
+ * the next; 2. a channel is in its idle list exactly when it is idle and has pieces left; 3. nodes
+ * are the senders, then the receivers; the pieces of a node are own[] in round order, and all
+ * before next[node] have started.
  */
 #include "manifest/binder-build.h"
 
@@ -36,8 +39,12 @@ struct sim {
 	uint32_t *first;      /* by queue, n_queues + 1, in order, owned */
 	uint32_t *head;       /* by queue, owned */
 	uint32_t *of_src;     /* by channel, n + 1: its queues, ascending receivers, owned */
-	uint64_t *bytes_left; /* bytes by sender, then by receiver, owned */
-	uint32_t *left;       /* pieces left by sender, then by receiver, owned */
+	uint64_t *bytes_left; /* by node, owned */
+	uint32_t *left;       /* pieces left by node, owned */
+	uint32_t *own;        /* pieces of all nodes, owned */
+	uint32_t *own_first;  /* by node, n + 1, owned */
+	uint32_t *next;       /* by node, in own, owned */
+	uint8_t *started;     /* by piece, owned */
 	struct idle senders, receivers;
 	struct event *heap; /* owned */
 	uint32_t n_heap;
@@ -109,44 +116,72 @@ static uint32_t find_queue(const struct sim *s, uint32_t src, uint32_t dst)
 	return NONE;
 }
 
-/*
- * Starts a piece between channel and the idle channel of the other side that has most bytes left
- * (the longest remaining work must not be left for the end); among equals the piece of the earliest
- * round.
- */
-static void start_one(struct sim *s, uint32_t channel, bool sends)
+/* The earliest-round piece of a node that has not started; the node has one. */
+static uint32_t first_waiting(struct sim *s, uint32_t node)
+{
+	while (s->started[s->own[s->next[node]]])
+		s->next[node]++;
+	return s->own[s->next[node]];
+}
+
+static uint64_t most_left(const struct sim *s, const struct idle *others, uint32_t base)
+{
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < others->n; i++)
+		if (s->bytes_left[base + others->v[i]] > most)
+			most = s->bytes_left[base + others->v[i]];
+	return most;
+}
+
+/* The piece that channel should start with one of the idle others, or NONE. */
+static uint32_t choose(struct sim *s, uint32_t channel, bool sends)
 {
 	const struct idle *others = sends ? &s->receivers : &s->senders;
-	uint32_t best = NONE, best_piece = NONE;
+	uint32_t base = sends ? s->n_channels : 0;
+	uint32_t best = first_waiting(s, sends ? channel : s->n_channels + channel);
+	uint32_t partner = sends ? s->piece[best].dst : s->piece[best].src;
 	uint64_t most = 0;
+
+	/* Mostly the next piece in the order of rounds is also the best one. */
+	if (others->pos[partner] != NONE &&
+		s->bytes_left[base + partner] == most_left(s, others, base))
+		return best;
+	best = NONE;
+	for (uint32_t i = 0; i < others->n; i++) {
+		uint32_t o = others->v[i], q, e;
+
+		if (s->bytes_left[base + o] < most)
+			continue;
+		q = sends ? find_queue(s, channel, o) : find_queue(s, o, channel);
+		e = q != NONE ? s->order[s->head[q]] : NONE;
+		if (e == NONE ||
+			(s->bytes_left[base + o] == most && best != NONE &&
+				s->piece[e].round >= s->piece[best].round))
+			continue;
+		most = s->bytes_left[base + o];
+		best = e;
+	}
+	return best;
+}
+
+static void start_one(struct sim *s, uint32_t channel, bool sends)
+{
+	uint32_t e = choose(s, channel, sends);
 	const struct mc_piece *p;
 
-	for (uint32_t i = 0; i < others->n; i++) {
-		uint32_t q = sends ? find_queue(s, channel, others->v[i])
-				   : find_queue(s, others->v[i], channel);
-		uint32_t e = q != NONE ? s->order[s->head[q]] : NONE;
-
-		uint64_t left = s->bytes_left[(sends ? s->n_channels : 0) + others->v[i]];
-
-		if (e != NONE &&
-			(best_piece == NONE || left > most ||
-				(left == most && s->piece[e].round < s->piece[best_piece].round))) {
-			most = left;
-			best = q;
-			best_piece = e;
-		}
-	}
-	if (best == NONE)
+	if (e == NONE)
 		return;
-	p = &s->piece[best_piece];
-	s->head[best]++;
+	p = &s->piece[e];
+	s->head[find_queue(s, p->src, p->dst)]++;
+	s->started[e] = 1;
 	idle_remove(&s->senders, p->src);
 	idle_remove(&s->receivers, p->dst);
-	s->bytes_left[p->src] -= p->bytes;
-	s->bytes_left[s->n_channels + p->dst] -= p->bytes;
 	s->left[p->src]--;
 	s->left[s->n_channels + p->dst]--;
-	heap_push(s, (struct event){.at = s->now + p->bytes, .piece = best_piece});
+	s->bytes_left[p->src] -= p->bytes;
+	s->bytes_left[s->n_channels + p->dst] -= p->bytes;
+	heap_push(s, (struct event){.at = s->now + p->bytes, .piece = e});
 }
 
 static void finish(struct sim *s, uint32_t piece)
@@ -198,6 +233,21 @@ static void make_queues(struct sim *s, struct mc_piece *pieces, uint32_t n)
 	s->first[s->n_queues] = n;
 }
 
+/* Pieces are in round order already. */
+static void make_own(struct sim *s, uint32_t n)
+{
+	uint32_t nodes = 2 * s->n_channels;
+
+	for (uint32_t i = 0; i < nodes; i++)
+		s->own_first[i + 1] = s->own_first[i] + s->left[i];
+	memcpy(s->next, s->own_first, nodes * sizeof(*s->next));
+	for (uint32_t i = 0; i < n; i++) {
+		s->own[s->next[s->piece[i].src]++] = i;
+		s->own[s->next[s->n_channels + s->piece[i].dst]++] = i;
+	}
+	memcpy(s->next, s->own_first, nodes * sizeof(*s->next));
+}
+
 static int sim_init(struct sim *s, struct mc_binding *b, uint32_t n_channels)
 {
 	size_t n = (size_t)b->n_pieces + 1, c = (size_t)n_channels + 1;
@@ -209,17 +259,23 @@ static int sim_init(struct sim *s, struct mc_binding *b, uint32_t n_channels)
 	s->of_src = malloc((c + 1) * sizeof(*s->of_src));
 	s->left = calloc(2 * c, sizeof(*s->left));
 	s->bytes_left = calloc(2 * c, sizeof(*s->bytes_left));
+	s->own = malloc(2 * n * sizeof(*s->own));
+	s->own_first = calloc(2 * c + 1, sizeof(*s->own_first));
+	s->next = calloc(2 * c, sizeof(*s->next));
+	s->started = calloc(n, 1);
 	s->heap = malloc(c * sizeof(*s->heap));
 	s->senders.v = malloc(c * sizeof(*s->senders.v));
 	s->senders.pos = malloc(c * sizeof(*s->senders.pos));
 	s->receivers.v = malloc(c * sizeof(*s->receivers.v));
 	s->receivers.pos = malloc(c * sizeof(*s->receivers.pos));
 	if (s->order == NULL || s->first == NULL || s->head == NULL || s->of_src == NULL ||
-		s->left == NULL || s->bytes_left == NULL || s->heap == NULL ||
+		s->left == NULL || s->bytes_left == NULL || s->own == NULL ||
+		s->own_first == NULL || s->next == NULL || s->started == NULL || s->heap == NULL ||
 		s->senders.v == NULL || s->senders.pos == NULL || s->receivers.v == NULL ||
 		s->receivers.pos == NULL)
 		return -ENOMEM;
 	make_queues(s, b->piece, b->n_pieces);
+	make_own(s, b->n_pieces);
 	for (uint32_t i = 0; i < n_channels; i++) {
 		if (s->left[i] > 0)
 			idle_add(&s->senders, i);
@@ -237,6 +293,10 @@ static void sim_done(struct sim *s)
 	free(s->of_src);
 	free(s->left);
 	free(s->bytes_left);
+	free(s->own);
+	free(s->own_first);
+	free(s->next);
+	free(s->started);
 	free(s->heap);
 	free(s->senders.v);
 	free(s->senders.pos);
