@@ -316,6 +316,32 @@ def check_reload(source, mounted):
             expect(name, content(f"{mounted}/{name}") == content(f"{source}/{name}"), True)
 
 
+def check_held(source, mounted):
+    """Maps a resident file, closes it, says so; at each line of input the mapping must still be right."""
+    want = content(f"{source}/big.bin")
+    content(f"{mounted}/big.bin")
+    mode = io_mode(f"{mounted}/big.bin")
+    fd = os.open(f"{mounted}/big.bin", os.O_RDONLY)
+    libc = ctypes.CDLL(None, use_errno=True)  # mmap.mmap would keep a copy of the descriptor
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+    address = libc.mmap(None, BIG, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+    os.close(fd)
+    print(mode, flush=True)
+    for line in sys.stdin:
+        right = ctypes.string_at(address, BIG) == want
+        print("right" if right else "wrong", flush=True)
+
+
+def check_press(source, mounted):
+    """Reads more than the DRAM tier holds."""
+    large = f"{mounted}/../large@r1/large.bin"
+    for _ in range(2):
+        drop_pages(large)
+        if len(content(large)) != 100 * MIB:
+            raise SystemExit("short")
+
+
 def check_outage(source, mounted, *control):
     """The remote stops answering: metadata goes on, readers get EIO, and reads work when it is back."""
     deadline = 4
