@@ -1,6 +1,7 @@
 /* Plans: building and owning the pieces of a file range. */
 #include "tier/plan.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,23 @@ int mc_plan_add_object(struct mc_plan *p, const char *path, uint64_t off, uint32
 	if (guard != NULL)
 		piece.guard = *guard;
 	return add_piece(p, &piece);
+}
+
+int mc_plan_add_file(
+	struct mc_plan *p, struct mc_file *file, uint64_t off, const struct mc_strides *strides)
+{
+	uint64_t len = strides->inner;
+
+	assert(strides->rank <= MC_PLAN_DIMS);
+	for (unsigned d = 0; d < strides->rank; d++)
+		len *= strides->count[d];
+	assert(len > 0 && len <= UINT32_MAX);
+	return add_piece(p,
+		&(struct mc_piece){.kind = MC_PIECE_FILE,
+			.len = (uint32_t)len,
+			.off = off,
+			.file = file,
+			.strides = *strides});
 }
 
 uint64_t mc_plan_len(const struct mc_plan *p)

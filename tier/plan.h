@@ -30,6 +30,19 @@ enum mc_piece_kind {
 	MC_PIECE_HOLE,   /* zeros, stored nowhere */
 	MC_PIECE_INLINE, /* bytes carried by the plan */
 	MC_PIECE_OBJECT, /* a contiguous range of one object on the remote */
+	MC_PIECE_FILE,   /* a strided region of another file of the store */
+};
+
+#define MC_PLAN_DIMS 8
+
+struct mc_file;
+
+/* Runs of inner bytes in a file, in the order the loops visit them, the first loop outermost. */
+struct mc_strides {
+	uint64_t inner;                /* bytes of a run, > 0 */
+	uint8_t rank;                  /* loops, ≤ MC_PLAN_DIMS */
+	uint64_t count[MC_PLAN_DIMS];  /* > 0 */
+	uint64_t stride[MC_PLAN_DIMS]; /* bytes in the file */
 };
 
 /* What a referenced object must look like for its bytes to be trusted as unchanged. */
@@ -42,11 +55,13 @@ struct mc_guard {
 
 struct mc_piece {
 	enum mc_piece_kind kind;
-	uint32_t len;          /* bytes, > 0 */
-	const void *data;      /* INLINE: len bytes, owned by the plan */
-	const char *path;      /* OBJECT: relative to the remote's root, owned by the plan */
-	uint64_t off;          /* OBJECT: byte offset in the object */
-	struct mc_guard guard; /* OBJECT */
+	uint32_t len;              /* bytes, > 0 */
+	const void *data;          /* INLINE: len bytes, owned by the plan */
+	const char *path;          /* OBJECT: relative to the remote's root, owned by the plan */
+	uint64_t off;              /* OBJECT, FILE: byte offset of the first byte */
+	struct mc_guard guard;     /* OBJECT */
+	struct mc_file *file;      /* FILE: borrowed from the source, which holds a reference */
+	struct mc_strides strides; /* FILE: their bytes, one after the other, are the piece */
 };
 
 struct mc_plan {
@@ -67,6 +82,10 @@ int mc_plan_add_hole(struct mc_plan *p, uint32_t len);
 int mc_plan_add_inline(struct mc_plan *p, const void *data, uint32_t len);
 int mc_plan_add_object(struct mc_plan *p, const char *path, uint64_t off, uint32_t len,
 	const struct mc_guard *guard /* may be NULL */);
+
+/* len = inner × the product of the counts, at most 4 GiB − 1; every run lies inside the file. */
+int mc_plan_add_file(
+	struct mc_plan *p, struct mc_file *file, uint64_t off, const struct mc_strides *strides);
 
 /* Sum of the pieces' lengths, bytes. */
 uint64_t mc_plan_len(const struct mc_plan *p);

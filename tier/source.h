@@ -21,7 +21,11 @@ struct mc_source_ops {
 	 * empty plan. No I/O; callable from any thread at once. 0 or -errno (-ENOMEM, -EBADMSG).
 	 */
 	int (*plan)(const struct mc_source *s, uint64_t off, uint32_t len, struct mc_plan *plan);
-	/* CRC32C of the block's bytes as they must be. Pure; any thread. */
+	/*
+	 * CRC32C of the block's bytes as they must be. Pure; any thread. NULL: the file is derived
+	 * from other files of the store (its plans have FILE pieces, whose bytes are verified in
+	 * their own files); the block's CRC is then what its synthesis gives.
+	 */
 	uint32_t (*block_crc)(const struct mc_source *s, uint64_t block);
 	/*
 	 * First data at or after off: [*ret_start, *ret_end), *ret_end > *ret_start, both ≤ size.
