@@ -1,6 +1,6 @@
 /* The mount point before mounting: what is accepted, what is refused and why. */
 #include "fs/mountpoint.h"
-#include "suite.h"
+#include "tests/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
