@@ -23,6 +23,7 @@ static void *notify_main(void *arg)
 {
 	struct mc_notify *n = arg;
 
+	pthread_setname_np(pthread_self(), "mc-notify");
 	mc_mutex_lock(&n->lock);
 	while (!n->closing) {
 		fuse_ino_t ino;

@@ -59,6 +59,7 @@ static void *loop_main(void *arg)
 		{.fd = l->quit_fd, .events = POLLIN}};
 	int r = 0;
 
+	pthread_setname_np(pthread_self(), "mc-fuse");
 	while (r == 0) {
 		r = poll(p, 2, -1);
 		if (r < 0) {

@@ -33,6 +33,7 @@ static void *work_main(void *arg)
 {
 	struct mc_work *w = arg;
 
+	pthread_setname_np(pthread_self(), "mc-names");
 	mc_mutex_lock(&w->lock);
 	while (w->n > 0 || !w->closing) {
 		struct job j;

@@ -347,6 +347,7 @@ static void *committer_main(void *arg)
 {
 	struct mc_nvme *n = arg;
 
+	pthread_setname_np(pthread_self(), "mc-nvme-commit");
 	mc_mutex_lock(&n->lock);
 	for (;;) {
 		if (due_locked(n, mc_now_ns()))

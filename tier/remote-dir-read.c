@@ -332,6 +332,7 @@ static void *reads_main(void *arg)
 	struct mc_dir_reads *rs = &d->reads;
 	bool stopping;
 
+	pthread_setname_np(pthread_self(), "mc-dir-read");
 	mc_mutex_lock(&rs->lock);
 	for (;;) {
 		struct mc_remote_read *req;

@@ -304,6 +304,7 @@ static void *conn_main(void *arg)
 {
 	struct mc_nfs_conn *c = arg;
 
+	pthread_setname_np(pthread_self(), "mc-nfs");
 	do {
 		if (atomic_exchange(&c->remount, false) && c->link.phase == MC_NFS_UP)
 			cut(c, -ESTALE, "the root's handle is stale");

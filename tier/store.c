@@ -119,6 +119,7 @@ static void *worker(void *arg)
 	struct mc_store *s = arg;
 	struct mc_work *w;
 
+	pthread_setname_np(pthread_self(), "mc-fetch");
 	mc_mutex_lock(&s->lock);
 	for (;;) {
 		w = next_work_locked(s);
@@ -173,6 +174,7 @@ static void *keeper(void *arg)
 	struct mc_store *s = arg;
 	uint64_t next_reap = mc_now_ns() + REAP_NS;
 
+	pthread_setname_np(pthread_self(), "mc-keeper");
 	mc_mutex_lock(&s->lock);
 	while (!s->stopping || s->verify.head != NULL) {
 		struct mc_work *w = s->verify.head;

@@ -171,6 +171,7 @@ static void *ring_main(void *arg)
 {
 	struct mc_uring *u = arg;
 
+	pthread_setname_np(pthread_self(), "mc-uring");
 	while (ring_fill(u)) {
 		struct io_uring_cqe *cqe;
 		int r;
@@ -217,6 +218,7 @@ static void *pool_main(void *arg)
 {
 	struct mc_uring *u = arg;
 
+	pthread_setname_np(pthread_self(), "mc-disk");
 	mc_mutex_lock(&u->lock);
 	for (;;) {
 		struct mc_uring_req *r = pop_locked(u);

@@ -3,6 +3,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -55,11 +56,10 @@ def cpu(pid):
     return total
 
 
-def cpu_text(before, after, bytes_read):
-    gib = bytes_read / GIB
-    parts = {n: (after[n] - before.get(n, 0)) / gib for n in after}
-    each = ", ".join(f"{n} {s:.2f}" for n, s in sorted(parts.items()) if s >= 0.005)
-    return f"daemon CPU seconds per GiB: {sum(parts.values()):.2f} ({each})"
+def spent_by_children():
+    """CPU seconds of the programs that ran and ended."""
+    r = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return r.ru_utime + r.ru_stime
 
 
 def memory(pid):
@@ -119,6 +119,8 @@ class Server:
             raise SystemExit(r.returncode)
         self.url = r.stdout.strip()
         self.port = re.search(r"nfsport=(\d+)", self.url).group(1)
+        with open(f"{self.dir}/pid", encoding="ascii") as f:
+            self.pid = int(f.read())
         bench.open.append(self)
 
     def close(self):

@@ -3,8 +3,8 @@
  * passes, without the first open; every buffer has been touched before.
  *
  *   read-file read FILE [PASSES]         read() of 1 MiB from start to end
- *   read-file mmap FILE [PASSES]         a mapping walked from start to end, every cache line loaded
- *   read-file random FILE COUNT SEED     COUNT preads of 4 KiB at aligned random offsets
+ *   read-file mmap FILE [PASSES]         a mapping walked from start to end, every cache line
+ * loaded read-file random FILE COUNT SEED     COUNT preads of 4 KiB at aligned random offsets
  */
 #include <err.h>
 #include <fcntl.h>
@@ -103,8 +103,7 @@ int main(int argc, char **argv)
 		err(1, "%s", argv[2]);
 	size = (uint64_t)st.st_size;
 	if (strcmp(argv[1], "random") == 0 && argc == 5) {
-		random_reads(
-			fd, size, strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10));
+		random_reads(fd, size, strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10));
 		return 0;
 	}
 	passes = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;

@@ -17,6 +17,19 @@ class Table:
         self.lines = []
         print(FORM.format(*HEAD))
 
+    @staticmethod
+    def in_turn(rounds, ours, peer):
+        """Pairs of (ours(), peer()), each first in every other pair."""
+        pairs = []
+        for i in range(rounds):
+            if i % 2 == 0:
+                o = ours()
+                pairs.append((o, peer()))
+            else:
+                p = peer()
+                pairs.append((ours(), p))
+        return pairs
+
     def pairs(self, name, pairs, unit, target, at_least=True):
         """A line from (ours, peer) measured in turn: medians, and the median of their ratios."""
         ratios = [o / p for o, p in pairs]
