@@ -60,6 +60,7 @@ static void *member_main(void *arg)
 	struct state *c = m->crew;
 	uint64_t item;
 
+	pthread_setname_np(pthread_self(), "mc-crew");
 	while (take(c, &item)) {
 		struct mc_err err = {0};
 		int r = c->work->run(c->work->ctx, m->worker, item, &err);

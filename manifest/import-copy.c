@@ -127,13 +127,16 @@ static int digest_slice(struct mc_import_chunk *c, struct mc_sha256 *h, const ui
 
 /*
  * The chunk into buf, its SHA-256, and the CRC32C of its part of each block of the file. Slice by
- * slice, so that the bytes are still in the processor's cache when they are hashed.
+ * slice, so that the bytes are still in the processor's cache when they are hashed. Where nobody
+ * wants the bytes afterwards (reference) all slices take the same place: memory touched for the
+ * first time would cost as much as the reading.
  */
 static int read_and_digest(
 	struct mc_import *im, struct mc_import_chunk *c, int fd, uint8_t *buf, struct mc_err *err)
 {
 	const struct mc_import_file *f = &im->files[c->file];
 	uint64_t at = c->off, end = c->off + c->len;
+	bool in_place = im->opts->reference && !im->scan.on_remote;
 	struct mc_sha256 *h;
 	int r = mc_sha256_open(&h);
 
@@ -146,7 +149,7 @@ static int read_and_digest(
 		posix_fadvise(fd, (off_t)at, c->len, POSIX_FADV_WILLNEED);
 	while (r == 0 && at < end) {
 		uint64_t next = (at | (SLICE - 1)) + 1;
-		uint8_t *p = buf + (at - c->off);
+		uint8_t *p = buf + (in_place ? 0 : at - c->off);
 
 		if (next > end)
 			next = end;
