@@ -45,7 +45,7 @@ static int axis_name(struct mesh *m, const char *name, const struct pointer *p)
 	if (mc_ly_mesh_find(m, name, &other) == 0)
 		return mc_ly_bad_at(p, "axis \"%s\" is there twice", name);
 	*a = (struct axis){.size = 1, .div = 1};
-	strcpy(a->name, name);
+	memcpy(a->name, name, strlen(name) + 1);
 	return 0;
 }
 
@@ -121,7 +121,7 @@ static int derive(const char *name, const json_t *v, struct mesh *m, const struc
 	a.size = mod > 0 ? mod : (uint32_t)size;
 	a.div = div;
 	a.mod = mod;
-	strcpy(a.name, name);
+	memcpy(a.name, name, strlen(name) + 1); /* axis_name checked its length */
 	m->axis[m->n++] = a;
 	return 0;
 }

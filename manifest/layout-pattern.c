@@ -124,7 +124,7 @@ static int expand(struct mc_name_pattern *p, const char *text, struct mc_err *er
 		len = (size_t)(end - s);
 		memcpy(one, text, head);
 		memcpy(one + head, s, len);
-		strcpy(one + head + len, close + 1); /* shorter than text */
+		memcpy(one + head + len, close + 1, strlen(close + 1) + 1); /* shorter than text */
 		r = expand(p, one, err);
 		s = end + 1;
 	}

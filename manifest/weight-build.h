@@ -39,4 +39,6 @@ int mc_weight_fragment_parse(struct mc_weight_manifest *m, json_t *o, struct mc_
 int mc_weight_fragment_add(struct mc_weight_manifest *m, const struct mc_weight_fragment *f);
 /* Sorts an array of objects by a string field; a value that comes twice is an error. */
 int mc_weight_sort(struct mc_weight_manifest *m, json_t *array, const char *key, const char *what);
+/* All fragments together are all of every tensor; stored ones do not overlap. */
+int mc_weight_check_cover(struct mc_weight_manifest *m);
 int mc_weight_placement_parse(struct mc_weight_manifest *m);

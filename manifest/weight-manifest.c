@@ -52,62 +52,57 @@ static int stored_fragment(struct mc_weight_manifest *m, json_t *o)
 	return r < 0 ? r : mc_weight_fragment_add(m, &f);
 }
 
-static int by_tensor(const void *a, const void *b)
+static int by_tensor(const void *a, const void *b, void *fragments)
 {
-	const struct mc_weight_fragment *x = *(const struct mc_weight_fragment *const *)a;
-	const struct mc_weight_fragment *y = *(const struct mc_weight_fragment *const *)b;
+	const struct mc_weight_fragment *v = fragments;
+	uint32_t x = v[*(const uint32_t *)a].tensor, y = v[*(const uint32_t *)b].tensor;
 
-	return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+	return (x > y) - (x < y);
 }
 
-/* Fragments v[0 … n) are of one tensor: no overlap, and all of it. */
-static int check_tensor(struct mc_weight_manifest *m, struct mc_weight_fragment **v, uint32_t n)
+/* The boxes of one tensor: stored ones must not overlap, and together they are all of it. */
+static int check_tensor(
+	struct mc_weight_manifest *m, uint32_t tensor, const struct mc_box *boxes, size_t n)
 {
-	cleanup_free struct mc_box *boxes = malloc(n * sizeof(*boxes));
+	const struct weight_tensor *t = &m->tensor[tensor];
 	uint64_t sum = 0;
 	struct mc_cells c;
-	int r;
+	int r = mc_cells_init(&c, boxes, n);
 
-	if (boxes == NULL)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++) {
-		boxes[i] = v[i]->box;
-		sum += v[i]->bytes;
-	}
-	r = mc_cells_init(&c, boxes, n);
 	if (r < 0)
 		return r;
-	if (c.refined || c.n != n)
-		r = mc_weight_bad(
-			m, "fragments of tensor %s overlap", m->tensor[v[0]->tensor].t.id);
+	for (size_t i = 0; i < c.n; i++)
+		sum += mc_box_volume(&c.box[i]);
+	sum *= t->t.itemsize;
+	if (m->kind == MC_WEIGHT_STORED && (c.refined || c.n != n))
+		r = mc_weight_bad(m, "fragments of tensor %s overlap", t->t.id);
+	else if (sum != t->bytes)
+		r = mc_weight_bad(m, "the fragments cover %llu of %llu bytes of tensor %s",
+			(unsigned long long)sum, (unsigned long long)t->bytes, t->t.id);
 	mc_cells_done(&c);
-	if (r == 0 && sum != m->tensor[v[0]->tensor].bytes)
-		r = mc_weight_bad(m, "fragments of tensor %s cover %llu of %llu bytes",
-			m->tensor[v[0]->tensor].t.id, (unsigned long long)sum,
-			(unsigned long long)m->tensor[v[0]->tensor].bytes);
 	return r;
 }
 
-static int check_cover(struct mc_weight_manifest *m)
+int mc_weight_check_cover(struct mc_weight_manifest *m)
 {
-	cleanup_free struct mc_weight_fragment **v =
-		malloc(((size_t)m->n_fragments + 1) * sizeof(*v));
-	uint32_t tensors = 0;
+	cleanup_free struct mc_box *boxes = calloc((size_t)m->n_fragments + 1, sizeof(*boxes));
+	cleanup_free uint32_t *order = malloc(((size_t)m->n_fragments + 1) * sizeof(*order));
+	uint32_t at = 0;
 	int r = 0;
 
-	if (v == NULL)
+	if (boxes == NULL || order == NULL)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < m->n_fragments; i++)
-		v[i] = &m->fragment[i];
-	qsort(v, m->n_fragments, sizeof(*v), by_tensor);
-	for (uint32_t i = 0, j; i < m->n_fragments && r == 0; i = j) {
-		for (j = i + 1; j < m->n_fragments && v[j]->tensor == v[i]->tensor; j++)
-			;
-		tensors++;
-		r = check_tensor(m, v + i, j - i);
+		order[i] = i;
+	if (m->n_fragments > 0)
+		qsort_r(order, m->n_fragments, sizeof(*order), by_tensor, m->fragment);
+	for (uint32_t t = 0; t < m->n_tensors && r == 0; t++) {
+		size_t n = 0;
+
+		while (at < m->n_fragments && m->fragment[order[at]].tensor == t)
+			boxes[n++] = m->fragment[order[at++]].box;
+		r = check_tensor(m, t, boxes, n);
 	}
-	if (r == 0 && tensors != m->n_tensors)
-		r = mc_weight_bad(m, "%u of %u tensors have fragments", tensors, m->n_tensors);
 	return r;
 }
 
@@ -143,7 +138,7 @@ static int stored_parse(struct mc_weight_manifest *m)
 	if (m->participant == NULL)
 		return -ENOMEM;
 	m->participant[m->n_participants++] = group;
-	return check_cover(m);
+	return mc_weight_check_cover(m);
 }
 
 static int parse(struct mc_weight_manifest *m, const void *text, size_t len)

@@ -220,7 +220,7 @@ int mc_weight_tensors_parse(struct mc_weight_manifest *m)
 
 	if (r < 0)
 		return r;
-	m->tensor = calloc(n, sizeof(*m->tensor));
+	m->tensor = calloc(n + 1, sizeof(*m->tensor));
 	if (m->tensor == NULL)
 		return -ENOMEM;
 	for (size_t i = 0; i < n && r == 0; i++)
@@ -239,6 +239,7 @@ int mc_weight_fragment_parse(struct mc_weight_manifest *m, json_t *o, struct mc_
 	struct weight_tensor key = {{0}}, *t;
 	json_t *aliases = json_object_get(o, "aliases");
 	size_t a = 0, b = 0;
+	uint64_t want;
 	int r = mc_weight_string(m, o, "tensor_id", &key.t.id);
 
 	if (r == 0)
@@ -266,10 +267,10 @@ int mc_weight_fragment_parse(struct mc_weight_manifest *m, json_t *o, struct mc_
 			return mc_weight_bad(m,
 				"a fragment of tensor %s is out of bounds in dimension %zu",
 				key.t.id, d);
-	if (f->bytes != mc_box_volume(&f->box) * t->t.itemsize)
+	want = mc_box_volume(&f->box) * t->t.itemsize;
+	if (f->bytes != want)
 		return mc_weight_bad(m, "a fragment of tensor %s has %llu bytes, its shape %llu",
-			key.t.id, (unsigned long long)f->bytes,
-			(unsigned long long)(mc_box_volume(&f->box) * t->t.itemsize));
+			key.t.id, (unsigned long long)f->bytes, (unsigned long long)want);
 	return 0;
 }
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "manifest/weight-build.h"
-#include "tier/cleanup.h"
 
 /* "sha256:" + digest of o with the schema, without one of its keys (NULL = all). */
 static int canonical_id(const struct mc_weight_manifest *m, const json_t *o, const char *schema,
@@ -25,7 +24,7 @@ static int canonical_id(const struct mc_weight_manifest *m, const json_t *o, con
 	if (also_without != NULL)
 		json_object_del(copy, also_without);
 	mc_canon_put(&c, copy, "schema", schema);
-	memcpy(out, "sha256:", 7);
+	memcpy(out, "sha256:", 8);
 	r = mc_canon_digest(&c, out + 7);
 	mc_buffer_done(&c.out.b);
 	json_decref(copy);
@@ -154,57 +153,6 @@ static int part_parse(struct mc_weight_manifest *m, const json_t *o, uint32_t pa
 	return r;
 }
 
-static int by_tensor(const void *a, const void *b, void *fragments)
-{
-	const struct mc_weight_fragment *v = fragments;
-	uint32_t x = v[*(const uint32_t *)a].tensor, y = v[*(const uint32_t *)b].tensor;
-
-	return (x > y) - (x < y);
-}
-
-/* The boxes of one tensor, wherever they are placed, must be all of it. */
-static int check_tensor(
-	struct mc_weight_manifest *m, uint32_t tensor, const struct mc_box *boxes, size_t n)
-{
-	uint64_t sum = 0;
-	struct mc_cells c;
-	int r = mc_cells_init(&c, boxes, n);
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < c.n; i++)
-		sum += mc_box_volume(&c.box[i]);
-	mc_cells_done(&c);
-	sum *= m->tensor[tensor].t.itemsize;
-	if (sum == m->tensor[tensor].bytes)
-		return 0;
-	return mc_weight_bad(m, "the parts place %llu of %llu bytes of tensor %s",
-		(unsigned long long)sum, (unsigned long long)m->tensor[tensor].bytes,
-		m->tensor[tensor].t.id);
-}
-
-static int check_union(struct mc_weight_manifest *m)
-{
-	cleanup_free struct mc_box *boxes = calloc((size_t)m->n_fragments + 1, sizeof(*boxes));
-	cleanup_free uint32_t *order = malloc(((size_t)m->n_fragments + 1) * sizeof(*order));
-	uint32_t at = 0;
-	int r = 0;
-
-	if (boxes == NULL || order == NULL)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < m->n_fragments; i++)
-		order[i] = i;
-	qsort_r(order, m->n_fragments, sizeof(*order), by_tensor, m->fragment);
-	for (uint32_t t = 0; t < m->n_tensors && r == 0; t++) {
-		size_t n = 0;
-
-		while (at < m->n_fragments && m->fragment[order[at]].tensor == t)
-			boxes[n++] = m->fragment[order[at++]].box;
-		r = check_tensor(m, t, boxes, n);
-	}
-	return r;
-}
-
 int mc_weight_placement_parse(struct mc_weight_manifest *m)
 {
 	static const char *const keys[] = {"resource_kind", "resource_id", "revision",
@@ -234,7 +182,7 @@ int mc_weight_placement_parse(struct mc_weight_manifest *m)
 	for (size_t i = 0; i < json_array_size(parts) && r == 0; i++)
 		r = part_parse(m, json_array_get(parts, i), (uint32_t)i);
 	if (r == 0)
-		r = check_union(m);
+		r = mc_weight_check_cover(m);
 	if (r == 0)
 		r = canonical_id(m, m->root, "complete-weight-placement", "placement_id",
 			"resource_kind", id);
