@@ -109,8 +109,9 @@ static int span_add(
 static int cut_instance(
 	struct binder *w, const struct run *r, const struct mc_span *s, const struct mc_box *box)
 {
-	struct mc_box stack[4 * MC_BOX_RANK * MC_BOX_RANK], first[MC_BOX_RANK], rest[MC_BOX_RANK];
-	size_t n = 0, nf, nr;
+	struct mc_box stack[4 * MC_BOX_RANK * MC_BOX_RANK];
+	struct mc_box_cut c;
+	size_t n = 0;
 	int e = 0;
 
 	stack[n++] = *box;
@@ -121,16 +122,16 @@ static int cut_instance(
 		e = piece_room(w, r, &room);
 		if (e < 0)
 			return e;
-		nf = 1;
-		first[0] = b;
+		c.n_first = 1;
+		c.first[0] = b;
 		if (mc_box_volume(&b) > room) {
-			mc_box_cut(&b, room, w->grain, first, &nf, rest, &nr);
-			assert(n + nr <= sizeof(stack) / sizeof(*stack));
-			while (nr > 0)
-				stack[n++] = rest[--nr];
+			mc_box_cut(&b, room, w->grain, &c);
+			assert(n + c.n_rest <= sizeof(stack) / sizeof(*stack));
+			while (c.n_rest > 0)
+				stack[n++] = c.rest[--c.n_rest];
 		}
-		for (size_t i = 0; i < nf && e == 0; i++)
-			e = span_add(w, s, &first[i], mc_box_volume(&first[i]));
+		for (size_t i = 0; i < c.n_first && e == 0; i++)
+			e = span_add(w, s, &c.first[i], mc_box_volume(&c.first[i]));
 	}
 	return e;
 }

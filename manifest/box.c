@@ -94,8 +94,7 @@ static uint64_t round_up(uint64_t v, uint64_t grain, uint64_t all)
 	return all - v > grain - r ? v + grain - r : all;
 }
 
-uint64_t mc_box_cut(const struct mc_box *box, uint64_t want, uint64_t grain, struct mc_box *first,
-	size_t *ret_first, struct mc_box *rest, size_t *ret_rest)
+uint64_t mc_box_cut(const struct mc_box *box, uint64_t want, uint64_t grain, struct mc_box_cut *ret)
 {
 	struct mc_box left = *box, tail[MC_BOX_RANK];
 	uint64_t taken = 0;
@@ -114,8 +113,8 @@ uint64_t mc_box_cut(const struct mc_box *box, uint64_t want, uint64_t grain, str
 		if (rows > left.len[d])
 			rows = left.len[d];
 		if (rows > 0) {
-			first[nf] = left;
-			first[nf++].len[d] = rows;
+			ret->first[nf] = left;
+			ret->first[nf++].len[d] = rows;
 			taken += rows * row;
 		}
 		left.off[d] += rows;
@@ -134,8 +133,8 @@ uint64_t mc_box_cut(const struct mc_box *box, uint64_t want, uint64_t grain, str
 		left.len[d] = 1;
 	}
 	for (size_t i = 0; i < nt; i++)
-		rest[i] = tail[nt - 1 - i];
-	*ret_first = nf;
-	*ret_rest = nt;
+		ret->rest[i] = tail[nt - 1 - i];
+	ret->n_first = nf;
+	ret->n_rest = nt;
 	return taken;
 }

@@ -33,15 +33,19 @@ bool mc_box_inside(const struct mc_box *inner, const struct mc_box *outer);
  */
 int mc_box_to_bytes(const struct mc_box *elements, unsigned bits, struct mc_box *ret);
 
+/* A box in two: both sides as lists of boxes in row-major order. */
+struct mc_box_cut {
+	struct mc_box first[MC_BOX_RANK], rest[MC_BOX_RANK];
+	size_t n_first, n_rest;
+};
 /*
- * Cuts box so that the first part holds at least want bytes and less than want + grain more (grain
- * in bytes of the innermost dimension; where cutting finer would make parts of the size of grain,
- * it stops). Cuts the outermost dimension first, then within the row that is left. Parts are
- * written in row-major order to first[] and rest[], MC_BOX_RANK each at most. Returns the volume of
- * the first.
+ * Cuts box so that the first side holds at least want bytes and less than want + grain (grain in
+ * bytes of the innermost dimension; where cutting finer would make parts of the size of grain, it
+ * stops). Cuts the outermost dimension first, then within the row that is left. Returns the volume
+ * of the first side.
  */
-uint64_t mc_box_cut(const struct mc_box *box, uint64_t want, uint64_t grain, struct mc_box *first,
-	size_t *ret_first, struct mc_box *rest, size_t *ret_rest);
+uint64_t mc_box_cut(
+	const struct mc_box *box, uint64_t want, uint64_t grain, struct mc_box_cut *ret);
 
 /* An index over boxes of one rank; owned by who opened it. */
 struct mc_box_index;

@@ -335,7 +335,10 @@ struct local_shape {
 	uint32_t rank;
 	uint64_t shape[MC_BOX_RANK];
 };
-/* Calls fn for every piece in it, which knows its member. */
-typedef int piece_fn(void *arg, const struct mc_local_piece *p);
+/* Where the pieces go; NULL = only the shape is wanted. */
+struct piece_sink {
+	int (*fn)(void *arg, const struct mc_local_piece *p);
+	void *arg;
+};
 int mc_ly_output_at(const struct mc_sharding *s, const struct output *o, uint32_t rank,
-	struct local_shape *ret, piece_fn *fn, void *arg, struct mc_err *err);
+	struct local_shape *ret, const struct piece_sink *sink, struct mc_err *err);

@@ -311,7 +311,7 @@ static int check_outputs(const struct mc_sharding *s, struct mc_err *err)
 				s->l->mesh.world);
 		for (uint32_t rank = 0; rank < s->l->mesh.world; rank++) {
 			struct local_shape shape;
-			int r = mc_ly_output_at(s, o, rank, &shape, NULL, NULL, err);
+			int r = mc_ly_output_at(s, o, rank, &shape, NULL, err);
 
 			if (r < 0)
 				return r;

@@ -269,18 +269,18 @@ static void split_cut(
 }
 
 static int off_grid(const struct mc_sharding *s, const struct kind *k, uint32_t d, uint64_t at,
-	uint32_t rank, struct mc_err *err)
+	struct mc_err *err)
 {
 	mc_err_set(err, -EINVAL,
-		"dimension %u, rank %u: the shard of %s ends at %llu, not on a block of %llu "
+		"dimension %u: the shard of %s ends at %llu, not on a block of %llu "
 		"(\"edge\": \"cover\" takes the whole block)",
-		d, rank, s->tensor[s->kind[k->follows].example].name, (unsigned long long)at,
+		d, s->tensor[s->kind[k->follows].example].name, (unsigned long long)at,
 		(unsigned long long)k->block[d]);
 	return in_tensor(s, k, -EINVAL, err);
 }
 
 /* One dimension of scales from the same dimension of the weight. */
-static int follow_dim(const struct mc_sharding *s, const struct kind *k, uint32_t d, uint32_t rank,
+static int follow_dim(const struct mc_sharding *s, const struct kind *k, uint32_t d,
 	const struct dim_cut *w, struct dim_cut *ret, struct mc_err *err)
 {
 	const struct rule *u = &s->l->rule[k->rule];
@@ -294,11 +294,11 @@ static int follow_dim(const struct mc_sharding *s, const struct kind *k, uint32_
 
 		if (u->edge != EDGE_COVER) {
 			if (g->src % b != 0)
-				return off_grid(s, k, d, g->src, rank, err);
+				return off_grid(s, k, d, g->src, err);
 			if (end % b != 0 && end != whole)
-				return off_grid(s, k, d, end, rank, err);
+				return off_grid(s, k, d, end, err);
 			if (g->dst % b != 0)
-				return off_grid(s, k, d, g->dst, rank, err);
+				return off_grid(s, k, d, g->dst, err);
 		}
 		ret->seg[i] = (struct segment){.src = lo, .len = hi - lo, .dst = ret->len};
 		ret->len += hi - lo;
@@ -335,7 +335,9 @@ int mc_ly_kind_cut(const struct mc_sharding *s, uint32_t kind, uint32_t rank, st
 
 		r = mc_ly_kind_cut(s, k->follows, rank, &w, err);
 		for (uint32_t d = 0; d < k->rank && r == 0; d++)
-			r = follow_dim(s, k, d, rank, &w.dim[d], &ret->dim[d], err);
+			r = follow_dim(s, k, d, &w.dim[d], &ret->dim[d], err);
+		if (r < 0)
+			r = mc_err_prefix(err, r, "rank %u", rank);
 	}
 	return r;
 }

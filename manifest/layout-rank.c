@@ -15,8 +15,7 @@ struct assembly {
 	uint32_t rank;
 	struct local_shape *shape; /* of one stack entry while it grows */
 	uint64_t fused, stacked;   /* elements before this part; entries before this one */
-	piece_fn *fn;
-	void *arg;
+	const struct piece_sink *sink;
 	struct mc_err *err;
 };
 
@@ -50,7 +49,7 @@ static int cut_pieces(const struct assembly *a, const struct member *m, const st
 			p.at[d + shift] =
 				g->dst + (a->o->n_parts > 1 && d == a->o->fuse_dim ? a->fused : 0);
 		}
-		r = a->fn(a->arg, &p);
+		r = a->sink->fn(a->sink->arg, &p);
 		if (r < 0)
 			return r;
 		for (d = c->rank; d > 0 && ++at[d - 1] == c->dim[d - 1].n; d--)
@@ -118,7 +117,7 @@ static int assemble_entry(struct assembly *a, uint32_t first, bool *ret_present)
 		r = add_part(a, m, &c);
 		if (r == 0 && a->o->n_parts > 1)
 			r = check_scales(a, m);
-		if (r == 0 && a->fn != NULL && !c.zero)
+		if (r == 0 && a->sink != NULL && !c.zero)
 			r = cut_pieces(a, m, &c);
 		if (a->o->n_parts > 1)
 			a->fused += c.dim[a->o->fuse_dim].len;
@@ -156,11 +155,10 @@ static int check_size(const struct assembly *a, const struct local_shape *l)
 }
 
 int mc_ly_output_at(const struct mc_sharding *s, const struct output *o, uint32_t rank,
-	struct local_shape *ret, piece_fn *fn, void *arg, struct mc_err *err)
+	struct local_shape *ret, const struct piece_sink *sink, struct mc_err *err)
 {
 	struct local_shape one = {0};
-	struct assembly a = {
-		.s = s, .o = o, .rank = rank, .shape = &one, .fn = fn, .arg = arg, .err = err};
+	struct assembly a = {.s = s, .o = o, .rank = rank, .shape = &one, .sink = sink, .err = err};
 
 	memset(ret, 0, sizeof(*ret));
 	for (uint32_t i = 0; i < o->n; i += o->n_parts) {
@@ -232,6 +230,7 @@ int mc_sharding_rank(
 {
 	struct mc_rank_tensors t = {0};
 	struct rank_list l = {.t = &t};
+	const struct piece_sink sink = {.fn = keep_piece, .arg = &l};
 	int r = 0;
 
 	if (rank >= s->l->mesh.world)
@@ -246,7 +245,7 @@ int mc_sharding_rank(
 		struct local_shape shape;
 
 		x->first = t.n_pieces;
-		r = mc_ly_output_at(s, o, rank, &shape, keep_piece, &l, err);
+		r = mc_ly_output_at(s, o, rank, &shape, &sink, err);
 		if (r < 0 || !shape.present)
 			continue;
 		*x = (struct mc_local){.name = s->names + o->name,

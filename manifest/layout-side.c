@@ -62,11 +62,12 @@ static int place_of(const struct local_shape *l, const struct mc_local_piece *p,
 
 static int gather_rank(struct gather *g, const struct output *o, struct mc_err *err)
 {
+	const struct piece_sink sink = {.fn = on_piece, .arg = g};
 	struct local_shape shape;
 	int r;
 
 	g->n_pieces = 0;
-	r = mc_ly_output_at(g->s, o, g->rank, &shape, on_piece, g, err);
+	r = mc_ly_output_at(g->s, o, g->rank, &shape, &sink, err);
 	for (uint32_t i = 0; i < g->n_pieces && r == 0; i++) {
 		struct owned_shard *x;
 

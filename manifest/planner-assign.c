@@ -86,8 +86,9 @@ static int split_instance(struct assign *a, const struct mc_link *l, const struc
 {
 	/* A stack in row-major order from the top; each cut replaces one box by at most 2 × rank.
 	 */
-	struct mc_box stack[4 * MC_BOX_RANK * MC_BOX_RANK], first[MC_BOX_RANK], rest[MC_BOX_RANK];
-	size_t n = 0, nf, nr;
+	struct mc_box stack[4 * MC_BOX_RANK * MC_BOX_RANK];
+	struct mc_box_cut c;
+	size_t n = 0;
 	int r = 0;
 
 	stack[n++] = *box;
@@ -98,17 +99,17 @@ static int split_instance(struct assign *a, const struct mc_link *l, const struc
 
 		settle(a, set, h);
 		who = a->d->holders.member[h->k];
-		nf = 1;
-		first[0] = b;
+		c.n_first = 1;
+		c.first[0] = b;
 		if (bytes > h->left && h->k + 1 < a->d->holders.first[set + 1]) {
-			got = mc_box_cut(&b, h->left, a->grain, first, &nf, rest, &nr);
-			assert(n + nr <= sizeof(stack) / sizeof(*stack));
-			while (nr > 0)
-				stack[n++] = rest[--nr];
+			got = mc_box_cut(&b, h->left, a->grain, &c);
+			assert(n + c.n_rest <= sizeof(stack) / sizeof(*stack));
+			while (c.n_rest > 0)
+				stack[n++] = c.rest[--c.n_rest];
 		}
 		take(a, set, h, got);
-		for (size_t i = 0; i < nf && r == 0; i++)
-			r = give(a, l, &first[i], who);
+		for (size_t i = 0; i < c.n_first && r == 0; i++)
+			r = give(a, l, &c.first[i], who);
 	}
 	return r;
 }

@@ -9,11 +9,13 @@
 #define HEAD "\"format\":\"reshard-layout\",\"version\":1,"
 #define TP2 HEAD "\"mesh\":{\"axes\":[[\"tp\",2]]},"
 
+static const char *test_config; /* config.json of the next models, NULL = none */
+
 /* Compiles a document for a table of tensors; returns the error or 0. */
-static inline int compile(const char *text, const char *config, const struct mc_layout_tensor *t,
-	uint32_t n, struct mc_layout **l, struct mc_sharding **s, struct mc_err *err)
+static inline int compile(const char *text, const struct mc_layout_tensor *t, uint32_t n,
+	struct mc_layout **l, struct mc_sharding **s, struct mc_err *err)
 {
-	json_t *c = config != NULL ? json_loads(config, 0, NULL) : NULL;
+	json_t *c = test_config != NULL ? json_loads(test_config, 0, NULL) : NULL;
 	struct mc_layout_in in = {.config = c, .tensors = t, .n_tensors = n};
 	int r;
 

@@ -144,24 +144,24 @@ START_TEST(a_cut_takes_what_was_asked_within_the_grain)
 	seed_state = 13;
 	for (int round = 0; round < 5000; round++) {
 		unsigned rank = 1 + rnd(3);
-		struct mc_box b = random_box(rank), first[MC_BOX_RANK], rest[MC_BOX_RANK];
+		struct mc_box b = random_box(rank);
+		struct mc_box_cut c;
 		uint64_t volume = mc_box_volume(&b), want = rnd((uint32_t)volume + 1),
 			 grain = 1 + rnd(4), got;
 		uint8_t grid[SIDE * SIDE * SIDE] = {0};
-		size_t nf, nr;
 		uint64_t sum = 0;
 
-		got = mc_box_cut(&b, want, grain, first, &nf, rest, &nr);
+		got = mc_box_cut(&b, want, grain, &c);
 		ck_assert_uint_ge(got, want);
 		ck_assert_uint_lt(got, want + grain);
-		for (size_t i = 0; i < nf; i++) {
-			ck_assert_uint_eq(mark(grid, &first[i]), 0);
-			sum += mc_box_volume(&first[i]);
+		for (size_t i = 0; i < c.n_first; i++) {
+			ck_assert_uint_eq(mark(grid, &c.first[i]), 0);
+			sum += mc_box_volume(&c.first[i]);
 		}
 		ck_assert_uint_eq(sum, got);
-		for (size_t i = 0; i < nr; i++) {
-			ck_assert_uint_eq(mark(grid, &rest[i]), 0);
-			sum += mc_box_volume(&rest[i]);
+		for (size_t i = 0; i < c.n_rest; i++) {
+			ck_assert_uint_eq(mark(grid, &c.rest[i]), 0);
+			sum += mc_box_volume(&c.rest[i]);
 		}
 		ck_assert_uint_eq(sum, volume);
 	}

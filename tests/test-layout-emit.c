@@ -21,7 +21,7 @@ START_TEST(a_subset_lists_whole_tensors_of_the_rank_only)
 			      "\"tp\",\"dim\":0}]},{\"match\":"
 			      "\"e.#\",\"own\":[{\"axis\":\"tp\",\"index\":1,\"count\":2}]}],"
 			      "\"emit\":{\"style\":\"subset\"}}",
-			      NULL, t, 3, &l, &s, &err) == 0,
+			      t, 3, &l, &s, &err) == 0,
 		"%s", err.text);
 	ck_assert_int_eq(mc_layout_style(l), MC_STYLE_SUBSET);
 	ck_assert_int_eq(mc_sharding_rank(s, 1, &v, &err), 0);
@@ -56,7 +56,7 @@ START_TEST(fuse_and_stack_build_the_engines_expert_tensor)
 			      ",\"dim\":0}],\"stack\":[{\"name\":"
 			      "\"l.{1}.w13\",\"from\":\"l.#.e.#.gu\",\"index\":2}],\"rename\":[{"
 			      "\"match\":\"l.#.w13\",\"name\":\"w13_{1}\"}]}}",
-			      NULL, t, 4, &l, &s, &err) == 0,
+			      t, 4, &l, &s, &err) == 0,
 		"%s", err.text);
 	ck_assert_int_eq(mc_sharding_rank(s, 1, &v, &err), 0);
 	ck_assert_uint_eq(v.n, 1);
@@ -99,7 +99,7 @@ START_TEST(fused_qkv_in_parts_and_constants_and_zero_bias)
 			      "\"tp\",\"rank\":0,\"else\":\"zero\"}}],\"const\":[{\"name\":"
 			      "\"l.{1}.scale\",\"each\":\"l.#.qkv\",\"dtype\":\"F32\",\"shape\":[],"
 			      "\"value\":1.0}]}",
-			      NULL, t, 2, &l, &s, &err) == 0,
+			      t, 2, &l, &s, &err) == 0,
 		"%s", err.text);
 	ck_assert_int_eq(mc_sharding_rank(s, 3, &v, &err), 0);
 	ck_assert_uint_eq(v.n, 3);
@@ -133,11 +133,11 @@ START_TEST(a_subset_shows_a_tied_embedding_on_both_ends_under_its_own_name)
 	struct mc_err err;
 
 	ck_assert_msg(compile("{" HEAD "\"mesh\":{\"axes\":[[\"pp\",3]]},\"layers\":{\"count\":3,"
-				       "\"first\":[\"embed\"],\"tied\":"
+			      "\"first\":[\"embed\"],\"tied\":"
 			      "[{\"name\":\"head\",\"of\":\"embed\"}]},\"rules\":[{\"match\":\"**"
 			      "\",\"replicate\":true}],\"emit\":{\"style\":"
 			      "\"subset\"}}",
-			      NULL, t, 4, &l, &s, &err) == 0,
+			      t, 4, &l, &s, &err) == 0,
 		"%s", err.text);
 	for (uint32_t r = 0; r < 3; r++) {
 		struct mc_rank_tensors v;
@@ -179,7 +179,7 @@ START_TEST(what_cannot_be_fused_or_stacked_is_refused_before_any_rank_is_opened)
 		snprintf(text, sizeof(text),
 			"{" TP2 "\"rules\":[{\"match\":\"**\",\"replicate\":true}],\"emit\":{%s}}",
 			bad[i].emit);
-		ck_assert_int_eq(compile(text, NULL, t, 3, &l, &s, &err), -EINVAL);
+		ck_assert_int_eq(compile(text, t, 3, &l, &s, &err), -EINVAL);
 		ck_assert_msg(
 			strstr(err.text, bad[i].want) != NULL, "%s: %s", bad[i].emit, err.text);
 		mc_layout_free(l);

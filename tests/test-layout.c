@@ -101,7 +101,11 @@ static void expect_refusal(const char *text, const char *config, const struct mc
 	struct mc_layout *l;
 	struct mc_sharding *s;
 	struct mc_err err;
-	int r = compile(text, config, t, n, &l, &s, &err);
+	int r;
+
+	test_config = config;
+	r = compile(text, t, n, &l, &s, &err);
+	test_config = NULL;
 
 	ck_assert_msg(r < 0, "%s compiles", text);
 	for (; *words != NULL; words++)
@@ -211,7 +215,7 @@ START_TEST(fp8_shards_off_the_block_grid_are_an_error_and_cover_takes_whole_bloc
 					"block of 128", "/rules/1"));
 			continue;
 		}
-		ck_assert_int_eq(compile(text, NULL, t, 2, &l, &s, &err), 0);
+		ck_assert_int_eq(compile(text, t, 2, &l, &s, &err), 0);
 		ck_assert_int_eq(mc_sharding_rank(s, 1, &v, &err), 0);
 		ck_assert_uint_eq(v.n, 2);
 		ck_assert_uint_eq(v.local[1].shape[0], 2);
@@ -242,7 +246,7 @@ static void stage_counts(unsigned layers, const char *split, uint32_t pp, uint32
 		"{" HEAD "\"mesh\":{\"axes\":[[\"pp\",%u]]},\"layers\":{\"count\":%u,\"split\":%s},"
 		"\"rules\":[{\"match\":\"**\",\"replicate\":true}]}",
 		pp, layers, split);
-	ck_assert_msg(compile(text, NULL, t, layers, &l, &s, &err) == 0, "%s", err.text);
+	ck_assert_msg(compile(text, t, layers, &l, &s, &err) == 0, "%s", err.text);
 	for (uint32_t i = 0; i < pp; i++) {
 		struct mc_rank_tensors v;
 
@@ -281,7 +285,7 @@ START_TEST(vocabulary_is_padded_to_64_and_the_tail_has_no_source)
 
 	ck_assert_int_eq(compile("{" TP2 "\"rules\":[{\"match\":\"e\",\"split\":[{\"axis\":\"tp\","
 				 "\"dim\":0,\"pad\":64}]}]}",
-				 NULL, t, 1, &l, &s, &err),
+				 t, 1, &l, &s, &err),
 		0);
 	ck_assert_int_eq(mc_sharding_rank(s, 1, &v, &err), 0);
 	ck_assert_uint_eq(v.local[0].shape[0], 64);
@@ -313,7 +317,7 @@ START_TEST(experts_are_dealt_linearly_round_robin_or_by_a_table)
 			"\"own\":[{\"axis\":"
 			"\"ep\",\"index\":1,\"count\":5,\"place\":%s}]}]}",
 			place[i]);
-		ck_assert_msg(compile(text, NULL, t, 5, &l, &s, &err) == 0, "%s", err.text);
+		ck_assert_msg(compile(text, t, 5, &l, &s, &err) == 0, "%s", err.text);
 		for (uint32_t r = 0; r < 3; r++) {
 			struct mc_rank_tensors v;
 

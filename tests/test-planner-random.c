@@ -85,10 +85,12 @@ static void random_problem(struct problem *q)
 		q->node[i] = i / 2;
 }
 
-/* Calls fn for every byte of box: global byte number in shape, local byte number in place. */
+/* Calls fn for every byte of a shard: global byte number in shape, local byte number in place. */
 static void each_byte(const struct mc_box *shape, const struct mc_shard *s,
-	const struct mc_box *box, void (*fn)(void *arg, uint64_t global, uint64_t local), void *arg)
+	void (*fn)(void *arg, uint64_t global, uint64_t local), void *arg)
 {
+	const struct mc_box *box = &s->box;
+
 	for (uint64_t i = 0; i < mc_box_volume(box); i++) {
 		uint64_t rest = i, global = 0, local = s->place.base, scale = 1;
 
@@ -123,13 +125,13 @@ static uint64_t least_bytes(const struct problem *q, bool nodes)
 				const struct mc_shard *s = &q->wanted[t].v[i];
 
 				if ((nodes ? q->node[s->participant] : s->participant) == who)
-					each_byte(&q->shape[t], s, &s->box, set_bit, want);
+					each_byte(&q->shape[t], s, set_bit, want);
 			}
 			for (uint32_t i = 0; i < q->held[t].n; i++) {
 				const struct mc_shard *s = &q->held[t].v[i];
 
 				if ((nodes ? q->node[s->participant] : s->participant) == who)
-					each_byte(&q->shape[t], s, &s->box, set_bit, have);
+					each_byte(&q->shape[t], s, set_bit, have);
 			}
 			for (size_t i = 0; i < CUBE; i++)
 				sum += want[i] > have[i];
@@ -227,7 +229,7 @@ static void check_execution(const struct problem *q, const struct built *b)
 		for (uint32_t i = 0; i < h->n; i++) {
 			const struct mc_shard *s = &b->held.shard[h->first + i];
 
-			each_byte(&q->shape[t], s, &s->box, encode, &(struct fill){held.v[i]});
+			each_byte(&q->shape[t], s, encode, &(struct fill){held.v[i]});
 		}
 		for (unsigned pass = 0; pass < 2; pass++)
 			for (uint32_t i = 0; i < p->n_links; i++) {
@@ -244,7 +246,7 @@ static void check_execution(const struct problem *q, const struct built *b)
 			const struct mc_shard *s = &b->wanted.shard[w->first + i];
 			uint16_t want[CUBE] = {0};
 
-			each_byte(&q->shape[t], s, &s->box, encode, &(struct fill){want});
+			each_byte(&q->shape[t], s, encode, &(struct fill){want});
 			ck_assert_mem_eq(wanted.v[i], want, sizeof(want));
 		}
 	}
