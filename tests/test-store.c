@@ -100,33 +100,51 @@ static void sync_done(struct mc_file_read *r, int res)
 	mc_mutex_unlock(&s->lock);
 }
 
+/* Reads and waits; lent bytes are given back with sync_end when the result is 0. */
+static int sync_read(struct sync_read *s, struct mc_file *f, uint64_t off, uint32_t len)
+{
+	*s = (struct sync_read){
+		.r = {.file = f, .off = off, .len = len, .done = sync_done, .ctx = s}};
+	mc_mutex_init(&s->lock);
+	mc_cond_init(&s->cond);
+	mc_file_read(&s->r);
+	mc_mutex_lock(&s->lock);
+	while (!s->done)
+		mc_cond_wait(&s->cond, &s->lock);
+	mc_mutex_unlock(&s->lock);
+	mc_cond_done(&s->cond);
+	mc_mutex_done(&s->lock);
+	return s->res;
+}
+
 /* Reads and compares with the pattern; the result of the read. */
 static int read_check(struct mc_file *f, const struct pattern *pat, uint64_t off, uint32_t len)
 {
-	struct sync_read s = {.r = {.file = f, .off = off, .len = len, .done = sync_done}};
+	struct sync_read s;
 	uint64_t at = off;
 
-	s.r.ctx = &s;
-	mc_mutex_init(&s.lock);
-	mc_cond_init(&s.cond);
-	mc_file_read(&s.r);
-	mc_mutex_lock(&s.lock);
-	while (!s.done)
-		mc_cond_wait(&s.cond, &s.lock);
-	mc_mutex_unlock(&s.lock);
-	if (s.res == 0) {
-		for (unsigned i = 0; i < s.r.n_iov; i++) {
-			ck_assert_msg(
-				pattern_equal(pat, at, s.r.iov[i].iov_base, s.r.iov[i].iov_len),
-				"wrong bytes at %llu", (unsigned long long)at);
-			at += s.r.iov[i].iov_len;
-		}
-		ck_assert_uint_eq(at, off + len);
-		mc_file_read_end(&s.r);
+	if (sync_read(&s, f, off, len) < 0)
+		return s.res;
+	for (unsigned i = 0; i < s.r.n_iov; i++) {
+		ck_assert_msg(pattern_equal(pat, at, s.r.iov[i].iov_base, s.r.iov[i].iov_len),
+			"wrong bytes at %llu", (unsigned long long)at);
+		at += s.r.iov[i].iov_len;
 	}
-	mc_cond_done(&s.cond);
-	mc_mutex_done(&s.lock);
-	return s.res;
+	ck_assert_uint_eq(at, off + len);
+	mc_file_read_end(&s.r);
+	return 0;
+}
+
+static void read_copy(struct mc_file *f, uint64_t off, uint32_t len, uint8_t *out)
+{
+	struct sync_read s;
+
+	ck_assert_int_eq(sync_read(&s, f, off, len), 0);
+	for (unsigned i = 0; i < s.r.n_iov; i++) {
+		memcpy(out, s.r.iov[i].iov_base, s.r.iov[i].iov_len);
+		out += s.r.iov[i].iov_len;
+	}
+	mc_file_read_end(&s.r);
 }
 
 static void read_whole(struct mc_file *f, const struct pattern *pat)
@@ -519,8 +537,104 @@ START_TEST(a_stream_of_more_than_the_memory_is_fetched_once)
 }
 END_TEST
 
-SUITE_MAIN("store", any_range_reads_right_and_again_from_memory,
-	sixteen_readers_cost_the_remote_one_copy,
+/* A derived file: a matrix of rows × width bytes cut to columns [from, from + n) of another file.
+ */
+struct cut {
+	struct mc_source base;
+	struct mc_file *of; /* owned */
+	uint64_t width, from, n, rows;
+};
+
+static int cut_plan(const struct mc_source *base, uint64_t off, uint32_t len, struct mc_plan *plan)
+{
+	const struct cut *c = (const struct cut *)base;
+	int r = 0;
+
+	while (len > 0 && r == 0) {
+		uint64_t row = off / c->n, in = off % c->n;
+		struct mc_strides s = {.inner = c->n - in < len ? c->n - in : len};
+
+		if (in == 0 && len >= c->n) {
+			s.rank = 1;
+			s.count[0] = len / c->n;
+			s.stride[0] = c->width;
+		}
+		r = mc_plan_add_file(plan, c->of, row * c->width + c->from + in, &s);
+		off += s.inner * (s.rank > 0 ? s.count[0] : 1);
+		len -= (uint32_t)(s.inner * (s.rank > 0 ? s.count[0] : 1));
+	}
+	return r;
+}
+
+static int cut_next_data(
+	const struct mc_source *base, uint64_t off, uint64_t *ret_start, uint64_t *ret_end)
+{
+	*ret_start = off;
+	*ret_end = base->id.size;
+	return off < base->id.size ? 0 : -ENXIO;
+}
+
+static void cut_release(struct mc_source *base)
+{
+	mc_file_put(((struct cut *)base)->of);
+	free(base);
+}
+
+static struct mc_file *cut_open(struct place *p, struct mc_file *of, struct cut like)
+{
+	static const struct mc_source_ops ops = {cut_plan, NULL, cut_next_data, cut_release};
+	struct cut *c = malloc(sizeof(*c));
+	struct mc_file *f;
+	char name[64];
+
+	ck_assert_ptr_nonnull(c);
+	*c = like;
+	c->base.ops = &ops;
+	c->base.id.size = c->n * c->rows;
+	c->of = mc_file_ref(of);
+	snprintf(name, sizeof(name), "cut %d", (int)c->from);
+	ck_assert_int_eq(mc_sha256(name, strlen(name), c->base.id.digest), 0);
+	ck_assert_int_eq(mc_store_file_get(p->store, &c->base, &f), 0);
+	return f;
+}
+
+START_TEST(derived_blocks_are_gathered_and_their_sources_fetched_once)
+{
+	static const struct cut t[] = {{.width = 2048, .from = 256, .n = 256, .rows = 14000},
+		{.width = 57344, .from = 7168, .n = 7168, .rows = 500},
+		{.width = 3 * MIB + 8, .from = MIB - 3, .n = MIB + 11, .rows = 9}};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++) {
+		uint64_t size = t[i].n * t[i].rows;
+		struct place p;
+		struct pattern pat;
+		struct mc_file *of, *f;
+		uint8_t *got = malloc(size);
+
+		place_make(&p);
+		pat = make_pattern(&p, "v", t[i].width * t[i].rows);
+		place_open(&p, 128 * MIB, 0);
+		of = file_open(&p, &pat);
+		f = cut_open(&p, of, t[i]);
+		mc_file_put(of);
+		ck_assert_ptr_nonnull(got);
+		for (uint64_t off = 0; off < size; off += MIB)
+			read_copy(f, off, mc_block_len(size, off / MIB), got + off);
+		for (uint64_t row = 0; row < t[i].rows; row++)
+			ck_assert(pattern_equal(
+				&pat, row * t[i].width + t[i].from, got + row * t[i].n, t[i].n));
+		ck_assert_uint_le(stats(&p).fetched_bytes, pat.size);
+		mc_file_put(f);
+		place_close(&p, false);
+		ck_assert_int_eq(pattern_live, 0);
+		place_remove(&p);
+		free(got);
+	}
+}
+END_TEST
+
+SUITE_MAIN("store", derived_blocks_are_gathered_and_their_sources_fetched_once,
+	any_range_reads_right_and_again_from_memory, sixteen_readers_cost_the_remote_one_copy,
 	sixty_four_readers_of_three_times_the_memory_stay_within_it,
 	what_left_memory_is_read_from_nvme_not_from_the_remote,
 	a_killed_store_is_followed_by_one_that_fetches_nothing_again, nvme_survives_a_clean_restart,

@@ -9,6 +9,7 @@
 #include "tier/store-impl.h"
 
 #include "tier/cleanup.h"
+#include "tier/store-gather.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -39,6 +40,20 @@ struct mc_job {
 static void job_start(struct mc_store *s, struct mc_work *w);
 static void job_finish(struct mc_store *s, struct mc_work *w);
 
+static bool derived(const struct mc_file *f)
+{
+	return f->src->ops->block_crc == NULL;
+}
+
+/* The job is not under way any more. */
+static void leave_locked(struct mc_store *s, const struct mc_job *job) MC_REQUIRES(s->lock)
+{
+	if (job->work.home == &s->derive)
+		s->gathering--;
+	else
+		s->in_flight--;
+}
+
 int mc_fetch_block_locked(
 	struct mc_store *s, struct mc_file *f, uint64_t block, bool prefetch, uint64_t deadline_ns)
 {
@@ -62,7 +77,8 @@ int mc_fetch_block_locked(
 	p->blk[block & 1].state = MC_BLK_FILLING;
 	p->blk[block & 1].behind = MC_BEHIND_NONE;
 	p->blk[block & 1].job = job;
-	mc_queue_push(prefetch ? &s->prefetch : &s->demand, &job->work);
+	job->work.home = derived(f) ? &s->derive : &s->demand;
+	mc_queue_push(prefetch && !derived(f) ? &s->prefetch : job->work.home, &job->work);
 	mc_cond_signal(&s->wake);
 	return 0;
 }
@@ -87,6 +103,14 @@ static void job_free(struct mc_job *job)
 	free(job);
 }
 
+static void wait_for_room_locked(struct mc_store *s, struct mc_job *job) MC_REQUIRES(s->lock)
+{
+	leave_locked(s, job);
+	mc_queue_push(&s->no_room, &job->work);
+	mc_cond_signal(&s->tick);
+	mc_cond_signal(&s->wake);
+}
+
 /* Ends the job with res ≤ 0: the block's state, its waiters, the job's place. */
 static void job_end(struct mc_store *s, struct mc_job *job, int res)
 {
@@ -97,6 +121,11 @@ static void job_end(struct mc_store *s, struct mc_job *job, int res)
 	bool behind = res == 0 && !job->from_nvme && s->nvme != NULL;
 
 	mc_mutex_lock(&s->lock);
+	if (res == -EAGAIN && p->blk[i].waiters != NULL && !s->stopping) {
+		wait_for_room_locked(s, job); /* a reader came just as the prefetch gave up */
+		mc_mutex_unlock(&s->lock);
+		return;
+	}
 	p->blk[i].state = res == 0 ? MC_BLK_VALID : MC_BLK_ABSENT;
 	p->blk[i].job = NULL;
 	if (res == 0) {
@@ -106,7 +135,7 @@ static void job_end(struct mc_store *s, struct mc_job *job, int res)
 			p->blk[i].behind = MC_BEHIND_DONE;
 	}
 	p->pins--;
-	s->in_flight--;
+	leave_locked(s, job);
 	mc_read_block_done_locked(s, p, i, res, &ready);
 	if (res < 0 && p->pins == 0 && !mc_policy_linked(&p->entry) &&
 		p->blk[1 - i].state == MC_BLK_ABSENT)
@@ -201,6 +230,11 @@ static void nvme_done(struct mc_nvme_op *op, int res)
 	transfer_done(op->ctx, res);
 }
 
+static void gathered(void *ctx, int res)
+{
+	transfer_done(ctx, res);
+}
+
 /* Pins the run the block lies in, when NVMe has it. */
 static bool nvme_take(struct mc_store *s, struct mc_job *job)
 {
@@ -244,7 +278,7 @@ static void fetch_nvme(struct mc_job *job)
 static int fetch_remote(struct mc_store *s, struct mc_job *job)
 {
 	struct mc_source *src = job->file->src;
-	uint8_t *at = mc_dram_ptr(job->file->dram, job->block);
+	uint8_t *base = mc_dram_ptr(job->file->dram, job->block), *at = base;
 	size_t n = 0;
 	int r;
 
@@ -266,7 +300,7 @@ static int fetch_remote(struct mc_store *s, struct mc_job *job)
 			memset(at, 0, p->len);
 		else if (p->kind == MC_PIECE_INLINE)
 			memcpy(at, p->data, p->len);
-		else
+		else if (p->kind == MC_PIECE_OBJECT)
 			job->reqs[n++] = (struct mc_remote_read){.path = p->path,
 				.off = p->off,
 				.len = p->len,
@@ -281,7 +315,10 @@ static int fetch_remote(struct mc_store *s, struct mc_job *job)
 	atomic_store(&job->pending, (unsigned)n + 1);
 	for (size_t i = 0; i < n; i++)
 		mc_remote_read(s->opts.remote, &job->reqs[i]);
-	transfer_done(job, 0);
+	if (!mc_gather_wanted(&job->plan))
+		transfer_done(job, 0);
+	else if ((r = mc_gather_start(&job->plan, base, gathered, job)) < 0)
+		transfer_done(job, r);
 	return 0;
 }
 
@@ -303,17 +340,15 @@ static void transfer(struct mc_store *s, struct mc_job *job)
 /* No memory to be had: a prefetch is dropped, anything else waits for room. */
 static void park(struct mc_store *s, struct mc_job *job)
 {
+	bool wait;
+
 	mc_mutex_lock(&s->lock);
-	if (!job->prefetch && !s->stopping) {
-		s->in_flight--;
-		mc_queue_push(&s->no_room, &job->work);
-		mc_cond_signal(&s->tick);
-		mc_cond_signal(&s->wake);
-		mc_mutex_unlock(&s->lock);
-		return;
-	}
+	wait = !job->prefetch && !s->stopping;
+	if (wait)
+		wait_for_room_locked(s, job);
 	mc_mutex_unlock(&s->lock);
-	job_end(s, job, -ENOMEM);
+	if (!wait)
+		job_end(s, job, -EAGAIN);
 }
 
 static void job_start(struct mc_store *s, struct mc_work *w)
@@ -377,7 +412,7 @@ static void job_finish(struct mc_store *s, struct mc_work *w)
 	struct mc_source *src = job->file->src;
 	int res = atomic_load(&job->res);
 
-	if (res == 0 &&
+	if (res == 0 && !derived(job->file) &&
 		mc_crc32c(0, mc_dram_ptr(job->file->dram, job->block), job->len) !=
 			src->ops->block_crc(src, job->block))
 		res = -EBADMSG;
@@ -387,7 +422,7 @@ static void job_finish(struct mc_store *s, struct mc_work *w)
 		report(s, job, res);
 	if (res == 0) {
 		mc_mutex_lock(&s->lock);
-		if (!job->from_nvme) {
+		if (!job->from_nvme && !derived(job->file)) {
 			s->st.fetches++;
 			s->st.fetched_bytes += job->len;
 		}

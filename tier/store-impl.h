@@ -29,7 +29,8 @@ struct mc_queue;
 
 struct mc_work {
 	struct mc_work *prev, *next;
-	struct mc_queue *on; /* the queue it is on, NULL = none */
+	struct mc_queue *on;   /* the queue it is on, NULL = none */
+	struct mc_queue *home; /* jobs: the queue it starts from when somebody waits for it */
 	void (*run)(struct mc_store *s, struct mc_work *w);
 };
 
@@ -94,6 +95,13 @@ struct mc_file {
 	struct mc_streams streams;
 };
 
+/* Events told and kept back until then. */
+struct mc_event_window {
+	uint64_t until_ns;
+	unsigned told;
+	uint64_t suppressed;
+};
+
 struct mc_store {
 	struct mc_store_opts opts;
 	struct mc_dram *dram;
@@ -111,17 +119,20 @@ struct mc_store {
 	struct mc_queue ready;  /* completions */
 	struct mc_queue demand; /* jobs somebody waits for */
 	struct mc_queue prefetch;
+	struct mc_queue derive;      /* jobs that synthesise a block from other files' blocks */
 	struct mc_queue no_room;     /* jobs waiting for memory */
 	struct mc_queue behind_todo; /* pairs whose blocks found the backlog full */
 	struct mc_queue verify;      /* NVMe images to read through, for the maintenance thread */
-	unsigned in_flight;          /* jobs started and not finished */
-	unsigned turns;              /* left to give; see T3 */
-	unsigned behind_blocks;      /* blocks on their way to NVMe */
-	uint64_t backing_bytes[2];   /* of files with passthrough openers */
+	unsigned in_flight;          /* jobs started and not finished, but for: */
+	unsigned gathering;     /* jobs of derived files, which wait for jobs of the other kind */
+	unsigned turns;         /* left to give; see T3 */
+	unsigned behind_blocks; /* blocks on their way to NVMe */
+	uint64_t backing_bytes[2]; /* of files with passthrough openers */
 	bool stopping;
+	struct mc_event_window events;
 	struct mc_store_stats st;
 	/* Set at open. */
-	unsigned max_in_flight, max_prefetch, max_window, max_behind;
+	unsigned max_in_flight, max_gathering, max_prefetch, max_window, max_behind;
 	unsigned n_workers;
 	pthread_t workers[4];
 	pthread_t keeper;

@@ -193,7 +193,8 @@ static void fetch_ahead(struct mc_file *f, uint64_t first, uint32_t n)
 			continue;
 		mc_mutex_lock(&s->lock);
 		blk = block_of(f, b);
-		full = s->prefetch.n >= s->max_prefetch || s->no_room.n > 0;
+		full = s->prefetch.n >= s->max_prefetch || s->derive.n >= s->max_gathering ||
+			s->no_room.n > 0;
 		if (!full && (blk == NULL || blk->state == MC_BLK_ABSENT) &&
 			mc_fetch_block_locked(s, f, b, true,
 				mc_now_ns() + s->opts.deadline_ms * UINT64_C(1000000)) == 0)

@@ -21,6 +21,9 @@
 #define DEFAULT_DEPTH 16
 #define DEFAULT_DEADLINE_MS 30000
 #define TICK_NS 20000000u /* jobs without room try again at least this often */
+/* An outage fails every block: a few lines tell it. */
+#define EVENT_WINDOW_NS 10000000000u
+#define EVENTS_PER_WINDOW 5
 #define REAP_NS 1000000000u
 
 void mc_queue_push(struct mc_queue *q, struct mc_work *w)
@@ -69,7 +72,7 @@ void mc_store_room_locked(struct mc_store *s)
 		return;
 	while ((w = s->no_room.head) != NULL) {
 		mc_queue_take(&s->no_room, w);
-		mc_queue_push(&s->demand, w);
+		mc_queue_push(w->home, w);
 	}
 	mc_cond_broadcast(&s->wake);
 }
@@ -77,13 +80,30 @@ void mc_store_room_locked(struct mc_store *s)
 void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
 {
 	char text[400];
+	uint64_t suppressed = 0;
 	va_list ap;
+	bool tell;
+	int n;
 
 	if (s->opts.event == NULL)
 		return;
+	mc_mutex_lock(&s->lock);
+	if (mc_now_ns() >= s->events.until_ns) {
+		suppressed = s->events.suppressed;
+		s->events = (struct mc_event_window){.until_ns = mc_now_ns() + EVENT_WINDOW_NS};
+	}
+	tell = s->events.told < EVENTS_PER_WINDOW;
+	s->events.told += tell;
+	s->events.suppressed += !tell;
+	mc_mutex_unlock(&s->lock);
+	if (!tell)
+		return;
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	n = vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	if (suppressed > 0 && n >= 0 && (size_t)n < sizeof(text))
+		snprintf(text + n, sizeof(text) - (size_t)n, " suppressed=%llu",
+			(unsigned long long)suppressed);
 	s->opts.event(s->opts.event_ctx, event, text);
 }
 
@@ -97,11 +117,15 @@ static struct mc_work *next_work_locked(struct mc_store *s) MC_REQUIRES(s->lock)
 		q = &s->ready;
 	else if (s->demand.head != NULL && s->in_flight < s->max_in_flight)
 		q = &s->demand;
+	else if (s->derive.head != NULL && s->gathering < s->max_gathering)
+		q = &s->derive;
 	else if (s->prefetch.head != NULL && s->in_flight < s->max_in_flight)
 		q = &s->prefetch;
 	if (q == NULL)
 		return NULL;
-	if (q != &s->ready)
+	if (q == &s->derive)
+		s->gathering++;
+	else if (q != &s->ready)
 		s->in_flight++;
 	w = q->head;
 	mc_queue_take(q, w);
@@ -110,8 +134,9 @@ static struct mc_work *next_work_locked(struct mc_store *s) MC_REQUIRES(s->lock)
 
 static bool idle_locked(const struct mc_store *s)
 {
-	return s->in_flight == 0 && s->behind_blocks == 0 && s->ready.head == NULL &&
-		s->demand.head == NULL && s->prefetch.head == NULL && s->no_room.head == NULL;
+	return s->in_flight == 0 && s->gathering == 0 && s->behind_blocks == 0 &&
+		s->ready.head == NULL && s->demand.head == NULL && s->derive.head == NULL &&
+		s->prefetch.head == NULL && s->no_room.head == NULL;
 }
 
 static void *worker(void *arg)
@@ -133,7 +158,8 @@ static void *worker(void *arg)
 			mc_store_room_locked(s);
 			if (idle_locked(s))
 				break;
-			if (s->demand.head != NULL && s->in_flight < s->max_in_flight)
+			if ((s->demand.head != NULL && s->in_flight < s->max_in_flight) ||
+				(s->derive.head != NULL && s->gathering < s->max_gathering))
 				continue;
 		}
 		mc_cond_wait(&s->wake, &s->lock);
@@ -235,6 +261,7 @@ static void set_bounds(struct mc_store *s)
 	if (s->max_in_flight < 1)
 		s->max_in_flight = 1;
 	s->turns = eighth / 2 < 1 ? 1 : (unsigned)(eighth / 2 > 16 ? 16 : eighth / 2);
+	s->max_gathering = eighth < 2 ? 1 : eighth < 16 ? (unsigned)(eighth / 2) : 8;
 	s->max_prefetch = 4 * s->max_in_flight;
 	s->max_window = eighth < 2 * s->max_in_flight ? (unsigned)eighth : 2 * s->max_in_flight;
 	s->max_behind = eighth < 4 ? 4 : eighth < 64 ? (unsigned)eighth : 64;
@@ -387,8 +414,8 @@ void mc_store_stats(struct mc_store *s, struct mc_store_stats *ret)
 		mc_nvme_stats(s->nvme, &n);
 	mc_mutex_lock(&s->lock);
 	*ret = s->st;
-	ret->in_flight = s->in_flight;
-	ret->queued = s->demand.n + s->prefetch.n;
+	ret->in_flight = s->in_flight + s->gathering;
+	ret->queued = s->demand.n + s->prefetch.n + s->derive.n;
 	ret->no_room = s->no_room.n;
 	mc_mutex_unlock(&s->lock);
 	ret->dram = d;
