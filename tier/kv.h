@@ -54,6 +54,7 @@ struct mc_kv_attr {
 	uint64_t dram, nvme; /* bytes resident */
 	unsigned remotes;    /* copies */
 	uint64_t hits;
+	bool pinned;
 };
 
 /* From this node's index: 0, -ENOENT (unknown here). */

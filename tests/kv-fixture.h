@@ -1,0 +1,32 @@
+/* A KV store over temporary directories, and objects whose bytes follow from a seed. */
+#pragma once
+
+#include "tier/kv.h"
+
+#include <check.h>
+#include <errno.h>
+#include <sys/mman.h>
+
+struct kv_fixture {
+	struct mc_kv *kv;
+	struct mc_kv_opts opts;
+	char root[64], dram[80], nvme[80], remote_dir[80];
+	struct mc_remote *remote;
+};
+
+/* Directories only; start opens the store with x->opts. */
+void kv_fixture_paths(struct kv_fixture *x, uint64_t dram_capacity);
+void kv_fixture_start(struct kv_fixture *x);
+void kv_fixture_open(struct kv_fixture *x, uint64_t dram_capacity);
+/* Closes the store and removes what it left. */
+void kv_fixture_close(struct kv_fixture *x);
+/* A directory as the remote below; before start. */
+void kv_fixture_remote(struct kv_fixture *x);
+
+void kv_fill_fd(int fd, size_t size, uint32_t seed);
+int kv_put(struct mc_kv *kv, const char *key, size_t size, uint32_t seed, unsigned flags);
+int kv_open_object(struct mc_kv *kv, const char *key, struct mc_kv_object **ret);
+/* 0, or -errno of a read. *ret_same: whether the bytes are the seed's. */
+int kv_check_object(struct mc_kv_object *obj, size_t size, uint32_t seed, bool *ret_same);
+void kv_expect_object(struct mc_kv_object *obj, size_t size, uint32_t seed);
+void kv_expect(struct mc_kv *kv, const char *key, size_t size, uint32_t seed);

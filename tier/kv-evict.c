@@ -1,0 +1,256 @@
+/*
+ * Memory comes back: clean objects leave DRAM in the order of policy.h, writers wait for room, held
+ * files are looked at again.
+ *
+ * Transition made here: CLEAN → EVICTING → out of DRAM, or back to CLEAN where somebody still has
+ * the backing file.
+ */
+#include "tier/kv-impl.h"
+
+#include "tier/lease.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+#define SCAN 256
+#define LATER_NS UINT64_C(1000000000) /* a held object is looked at again then */
+#define TICK_NS UINT64_C(100000000)
+#define HIGH 95 /* percent of the capacity: eviction starts */
+#define LOW 90
+
+static bool may_leave(struct mc_kv *kv, const struct kv_object *obj) MC_REQUIRES(kv->lock)
+{
+	return obj->state == MC_KV_CLEAN && obj->res->pins == 0 && kv_has_copy(obj) &&
+		(obj->flags & (KV_PINNED | KV_BUSY)) == 0 &&
+		(obj->res->next == NULL || kv->degraded != NULL) &&
+		obj->res->later_ns <= mc_now_ns() && !kv_gate_closed_locked(kv, obj);
+}
+
+static bool evictable(void *ctx, const struct mc_policy_entry *e) MC_NO_TSA
+{
+	const struct kv_res *res = (const struct kv_res *)(const void *)((const char *)e -
+		offsetof(struct kv_res, policy));
+
+	return may_leave(ctx, res->obj);
+}
+
+/* Whether somebody else has the file open or mapped; nobody can open it meanwhile. */
+static bool is_held(struct mc_kv *kv, const struct kv_res *res)
+{
+	cleanup_close int fd = res->is_file ? kv_file_open(kv, res->data, O_RDWR) : -1;
+
+	if (fd < 0)
+		return false;
+	if (mc_lease_take(fd) != 0)
+		return true;
+	mc_lease_drop(fd);
+	return false;
+}
+
+/* The object is EVICTING. Answers 0 when it left, -EBUSY when it had to stay. */
+static int finish(struct mc_kv *kv, struct kv_object *obj)
+{
+	struct kv_res *res = obj->res;
+	bool held = is_held(kv, res);
+	struct kv_wait *waiters, *w;
+
+	mc_mutex_lock(&kv->lock);
+	waiters = res->waiters;
+	res->waiters = NULL;
+	obj->state = MC_KV_CLEAN;
+	if (held) {
+		res->later_ns = mc_now_ns() + LATER_NS;
+	} else {
+		mc_policy_evict(kv->policy, &res->policy);
+		kv_dirty_remove_locked(kv, res);
+		obj->res = NULL;
+		atomic_fetch_add(&kv->evicted, 1);
+	}
+	mc_cond_broadcast(&kv->change);
+	mc_mutex_unlock(&kv->lock);
+	if (!held)
+		kv_res_free(kv, res, obj->size);
+	while ((w = waiters) != NULL) {
+		waiters = w->next;
+		kv_get_step(kv, w);
+	}
+	return held ? -EBUSY : 0;
+}
+
+/* One victim. False: there is none. */
+static bool evict_one(struct mc_kv *kv)
+{
+	struct mc_policy_entry *e;
+	struct kv_object *obj = NULL;
+
+	mc_mutex_lock(&kv->lock);
+	e = mc_policy_victim(kv->policy, evictable, kv, SCAN);
+	if (e != NULL) {
+		obj = ((struct kv_res *)(void *)((char *)e - offsetof(struct kv_res, policy)))->obj;
+		obj->state = MC_KV_EVICTING;
+		obj->refs++;
+	}
+	mc_mutex_unlock(&kv->lock);
+	if (obj == NULL)
+		return false;
+	finish(kv, obj);
+	mc_mutex_lock(&kv->lock);
+	kv_object_drop_locked(kv, obj);
+	kv_room_changed_locked(kv);
+	mc_mutex_unlock(&kv->lock);
+	kv_reap(kv);
+	return true;
+}
+
+void kv_make_room(struct mc_kv *kv, uint64_t bytes)
+{
+	for (;;) {
+		bool fits;
+
+		mc_mutex_lock(&kv->lock);
+		fits = kv_total_locked(kv) + bytes <= kv->opts.dram_capacity;
+		mc_mutex_unlock(&kv->lock);
+		if (fits || !evict_one(kv))
+			return;
+	}
+}
+
+int mc_kv_evict(struct mc_kv *kv, const char *key)
+{
+	struct kv_object *obj;
+	int r = kv_key_check(key) < 0 ? -ENOENT : 0;
+
+	if (r < 0)
+		return r;
+	mc_mutex_lock(&kv->lock);
+	obj = kv_index_find(kv->index, key);
+	if (obj == NULL) {
+		mc_mutex_unlock(&kv->lock);
+		return -ENOENT;
+	}
+	obj->refs++;
+	if (obj->state == MC_KV_DIRTY || obj->state == MC_KV_FLUSHING) {
+		mc_mutex_unlock(&kv->lock);
+		r = kv_wait_safe(kv, obj, false);
+		mc_mutex_lock(&kv->lock);
+	}
+	/* It may have been removed, renamed or evicted while it was flushed. */
+	if (obj->dir == NULL || obj->res == NULL) {
+		r = obj->dir == NULL ? -ENOENT : r;
+	} else {
+		if (obj->res->later_ns > 0)
+			obj->res->later_ns = 0;
+		r = r == 0 && may_leave(kv, obj) ? 1 : -EBUSY;
+		if (r == 1)
+			obj->state = MC_KV_EVICTING;
+	}
+	mc_mutex_unlock(&kv->lock);
+	if (r == 1)
+		r = finish(kv, obj);
+	mc_mutex_lock(&kv->lock);
+	kv_object_drop_locked(kv, obj);
+	kv_room_changed_locked(kv);
+	mc_mutex_unlock(&kv->lock);
+	kv_reap(kv);
+	return r;
+}
+
+/* ---- waiting for room */
+
+void mc_kv_wait_room(struct mc_kv *kv, void (*done)(void *ctx, int res), void *ctx)
+{
+	struct kv_room_wait *w = calloc(1, sizeof(*w));
+	int r = w == NULL ? -ENOSPC : 0;
+
+	if (w != NULL) {
+		w->done = done;
+		w->ctx = ctx;
+		w->deadline_ns = mc_now_ns() + kv->deadline_ns;
+		mc_mutex_lock(&kv->lock);
+		if (kv->closing)
+			r = -ESHUTDOWN;
+		if (r == 0) {
+			*kv->room_tail = w;
+			kv->room_tail = &w->next;
+			kv_room_changed_locked(kv);
+		}
+		mc_mutex_unlock(&kv->lock);
+	}
+	if (r < 0) {
+		free(w);
+		done(ctx, r);
+	}
+}
+
+void kv_room_changed_locked(struct mc_kv *kv)
+{
+	if (kv->room != NULL || kv_total_locked(kv) > kv->opts.dram_capacity / 100 * HIGH)
+		mc_cond_signal(&kv->wake);
+}
+
+/* The waiters to be answered now: all there is room for, the late, all when closing. */
+static struct kv_room_wait *take_waiters_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	struct kv_room_wait *list = NULL, **at = &kv->room;
+	uint64_t now = mc_now_ns(), promised = 0;
+
+	while (*at != NULL) {
+		struct kv_room_wait *w = *at;
+		bool room = kv_room_locked(kv, promised + kv->typical);
+
+		if (!room && w->deadline_ns > now && !kv->closing) {
+			at = &w->next;
+			continue;
+		}
+		w->res = kv->closing ? -ESHUTDOWN : room ? 0 : -ENOSPC;
+		promised += kv->typical;
+		*at = w->next;
+		w->next = list;
+		list = w;
+	}
+	kv->room_tail = at;
+	return list;
+}
+
+static void answer_waiters(struct mc_kv *kv)
+{
+	struct kv_room_wait *list, *w;
+
+	mc_mutex_lock(&kv->lock);
+	list = take_waiters_locked(kv);
+	mc_mutex_unlock(&kv->lock);
+	while ((w = list) != NULL) {
+		list = w->next;
+		w->done(w->ctx, w->res);
+		free(w);
+	}
+}
+
+void *kv_keeper_main(void *arg)
+{
+	struct mc_kv *kv = arg;
+	uint64_t next_held = 0;
+
+	mc_mutex_lock(&kv->lock);
+	while (!kv->stopping) {
+		uint64_t total = kv_total_locked(kv), capacity = kv->opts.dram_capacity;
+		uint64_t want = kv->room != NULL ? kv->typical : 0;
+		bool high = total > capacity / 100 * HIGH || total + want > capacity;
+
+		mc_mutex_unlock(&kv->lock);
+		if (high)
+			kv_make_room(kv, capacity / 100 * (100 - LOW) + want);
+		answer_waiters(kv);
+		if (mc_now_ns() >= next_held) {
+			kv_held_check(kv);
+			next_held = mc_now_ns() + LATER_NS;
+		}
+		kv_replicas_tick(kv);
+		mc_mutex_lock(&kv->lock);
+		if (!kv->stopping)
+			mc_cond_wait_until(&kv->wake, &kv->lock, mc_now_ns() + TICK_NS);
+	}
+	mc_mutex_unlock(&kv->lock);
+	answer_waiters(kv);
+	return NULL;
+}

@@ -1,0 +1,233 @@
+/*
+ * Dirty objects go down, asynchronously and in batches: to the log on NVMe, or to the remote where
+ * there is none.
+ *
+ * Transitions made here: DIRTY → FLUSHING (taken into a flight), FLUSHING → CLEAN (durable below)
+ * or back to DIRTY (failed: tried again later, within the dirty bound).
+ */
+#include "tier/kv-impl.h"
+
+#include <string.h>
+
+#define BATCH 256
+#define FLIGHTS_BYTES (UINT64_C(128) << 20) /* under way to the log at once */
+#define FLIGHTS_LOG 16384                   /* and in number */
+#define FLIGHTS_REMOTE 8                    /* objects under way to the remote at once */
+#define RETRY_NS UINT64_C(500000000)
+
+struct flight {
+	struct mc_kv_item item;
+	struct mc_kv *kv;
+	struct kv_object *obj; /* a reference and a pin */
+	struct kv_res *res;
+	bool mapped;
+	char key[];
+};
+
+void kv_dirty_add_locked(struct mc_kv *kv, struct kv_res *r)
+{
+	assert(r->next == NULL);
+	r->dirty_ns = mc_now_ns();
+	r->prev = kv->dirty_list.prev;
+	r->next = &kv->dirty_list;
+	r->prev->next = r;
+	kv->dirty_list.prev = r;
+	mc_cond_signal(&kv->flush);
+}
+
+void kv_dirty_remove_locked(struct mc_kv *kv, struct kv_res *r)
+{
+	if (r->next == NULL)
+		return;
+	r->prev->next = r->next;
+	r->next->prev = r->prev;
+	r->next = r->prev = NULL;
+}
+
+/* The end of a flight to either tier. */
+static void land(struct flight *f, int res, const struct mc_kv_loc *loc, unsigned remotes)
+{
+	struct mc_kv *kv = f->kv;
+	struct kv_object *obj = f->obj;
+
+	if (f->mapped)
+		kv_res_unmap(kv, f->res, obj->size);
+	mc_mutex_lock(&kv->lock);
+	f->res->pins--;
+	kv->flights -= obj->size;
+	kv->n_flights--;
+	if (res == 0) {
+		if (loc != NULL)
+			kv_loc_set(obj, loc);
+		obj->remotes = (uint8_t)(obj->remotes + remotes);
+		obj->state = MC_KV_CLEAN;
+		kv->dirty -= obj->size;
+		kv->degraded = NULL;
+		atomic_fetch_add(&kv->flushed, obj->size);
+		kv_meta_note(kv, obj);
+		if (loc != NULL)
+			kv_replica_want_locked(kv, f->res);
+	} else {
+		obj->state = MC_KV_DIRTY;
+		kv_dirty_add_locked(kv, f->res);
+		kv->retry_ns = mc_now_ns() + RETRY_NS;
+		kv->degraded = res == -ENOSPC
+			? "kv: the tier below DRAM is full: remove objects or give it more room"
+			: "kv: the tier below DRAM fails: data waits in memory, see the log";
+	}
+	kv_object_drop_locked(kv, obj);
+	kv_room_changed_locked(kv);
+	mc_cond_broadcast(&kv->change);
+	mc_cond_signal(&kv->flush);
+	mc_mutex_unlock(&kv->lock);
+	kv_reap(kv);
+	free(f);
+}
+
+static void log_done(struct mc_kv_item *item, int res)
+{
+	struct flight *f = item->ctx;
+
+	land(f, res, &item->loc, 0);
+}
+
+static void remote_job(void *ctx)
+{
+	struct flight *f = ctx;
+	int r = kv_remote_put(f->kv, &f->item.meta, f->item.buf, f->res);
+
+	land(f, r, NULL, 1);
+}
+
+/* The oldest dirty object that may go now, taken into a flight. NULL: none, or no memory. */
+static struct flight *take_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	for (struct kv_res *r = kv->dirty_list.next; r != &kv->dirty_list; r = r->next) {
+		struct kv_object *obj = r->obj;
+		char key[KV_KEY_MAX + 1];
+		struct flight *f;
+		size_t len;
+
+		if (kv_gate_closed_locked(kv, obj))
+			continue;
+		len = kv_key_of(obj, key);
+		f = malloc(sizeof(*f) + len + 1);
+		if (f == NULL)
+			return NULL;
+		kv_dirty_remove_locked(kv, r);
+		obj->state = MC_KV_FLUSHING;
+		obj->refs++;
+		r->pins++;
+		kv->flights += obj->size;
+		kv->n_flights++;
+		*f = (struct flight){.kv = kv, .obj = obj, .res = r};
+		memcpy(f->key, key, len + 1);
+		f->item = (struct mc_kv_item){
+			.meta = {.key = f->key,
+				.size = obj->size,
+				.mtime_s = kv_floor_s(obj->mtime_ns),
+				.mtime_ns = (uint32_t)(obj->mtime_ns -
+					kv_floor_s(obj->mtime_ns) * INT64_C(1000000000)),
+				.n_crc = (uint32_t)mc_block_count(obj->size),
+				.crc = kv_crcs(obj)},
+			.done = log_done,
+			.ctx = f,
+		};
+		memcpy(f->item.meta.version, obj->version, sizeof(obj->version));
+		return f;
+	}
+	return NULL;
+}
+
+static void start(struct mc_kv *kv, struct flight **flights, size_t n)
+{
+	struct mc_kv_item *items[BATCH];
+	size_t n_items = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct flight *f = flights[i];
+
+		f->item.buf = kv_res_map(kv, f->res, f->item.meta.size);
+		f->mapped = f->item.buf != NULL;
+		if (!f->mapped)
+			land(f, -ENOMEM, NULL, 0);
+		else if (kv->log != NULL)
+			items[n_items++] = &f->item;
+		else if (kv_work_add(kv->work, remote_job, f) < 0)
+			land(f, -ENOMEM, NULL, 0);
+	}
+	if (n_items > 0)
+		mc_kv_log_put(kv->log, items, n_items);
+}
+
+static bool may_fly_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	if (kv->recovering || mc_now_ns() < kv->retry_ns)
+		return false;
+	if (kv->log == NULL)
+		return kv->opts.remote != NULL && kv->n_flights < FLIGHTS_REMOTE;
+	return kv->flights < FLIGHTS_BYTES && kv->n_flights < FLIGHTS_LOG;
+}
+
+void *kv_flusher_main(void *arg)
+{
+	struct mc_kv *kv = arg;
+	struct flight *flights[BATCH];
+
+	mc_mutex_lock(&kv->lock);
+	while (!kv->stopping) {
+		size_t n = 0;
+
+		while (n < BATCH && may_fly_locked(kv) && (flights[n] = take_locked(kv)) != NULL)
+			n++;
+		if (n > 0) {
+			mc_mutex_unlock(&kv->lock);
+			start(kv, flights, n);
+			mc_mutex_lock(&kv->lock);
+		} else if (kv->dirty_list.next == &kv->dirty_list) {
+			mc_cond_wait(&kv->flush, &kv->lock);
+		} else { /* a closed gate, a pause after a failure, or enough under way */
+			mc_cond_wait_until(&kv->flush, &kv->lock, mc_now_ns() + 20000000);
+		}
+	}
+	mc_mutex_unlock(&kv->lock);
+	return NULL;
+}
+
+int kv_can_persist(struct mc_kv *kv)
+{
+	int r = 0;
+
+	mc_mutex_lock(&kv->lock);
+	if ((kv->log == NULL && kv->opts.remote == NULL) || kv->degraded != NULL)
+		r = -EIO;
+	mc_mutex_unlock(&kv->lock);
+	return r;
+}
+
+int kv_wait_safe(struct mc_kv *kv, struct kv_object *obj, bool remote)
+{
+	uint64_t deadline = mc_now_ns() + kv->deadline_ns;
+	int r = kv_can_persist(kv);
+
+	if (r < 0)
+		return r;
+	if (kv->log != NULL && !remote)
+		mc_kv_log_sync(kv->log);
+	mc_mutex_lock(&kv->lock);
+	for (;;) {
+		struct kv_object *now = kv_now(obj);
+
+		if ((now->flags & KV_DEAD) != 0 || now->remotes > 0 ||
+			(!remote && now->loc.segment != 0))
+			break;
+		if (kv->degraded != NULL || kv->stopping)
+			r = -EIO;
+		else if (mc_cond_wait_until(&kv->change, &kv->lock, deadline) != 0)
+			r = -ETIMEDOUT;
+		if (r < 0)
+			break;
+	}
+	mc_mutex_unlock(&kv->lock);
+	return r;
+}

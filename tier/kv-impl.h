@@ -1,0 +1,444 @@
+/*
+ * What the files of the KV store share: its objects, its index, its memory.
+ *
+ * Invariants
+ * 1. kv->lock guards every field of struct mc_kv, of objects, residents and directories that is not
+ * marked otherwise. No system call and no call out of kv-*.c runs under it, but for slab.h (inner
+ * lock) and policy.h.
+ * 2. An object in the index has a directory and one reference of the index's; a version that was
+ * removed or replaced has dir = NULL and lives as long as its references.
+ * 3. Who changes what a key names holds the key's gate (kv_gate_enter): one change of a key at a
+ * time, and none while a flush or an eviction of the object is under way.
+ * 4. dirty counts the reserved bytes of writers and the bytes of objects without a persistent copy;
+ * only clean objects, with a copy below, are evicted.
+ * 5. A resident that is ready has its bytes in memory and a meta record in the slab that says so.
+ */
+#pragma once
+
+#include "tier/kv.h"
+
+#include "tier/cleanup.h"
+#include "tier/kv-log.h"
+#include "tier/lock.h"
+#include "tier/policy.h"
+#include "tier/slab.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#define KV_KEY_MAX 4096
+#define KV_SMALL UINT64_C(65536)     /* from here on an object has a file of its own */
+#define KV_WHOLE (UINT64_C(8) << 20) /* up to here an object is promoted whole */
+#define KV_GATES 256
+
+struct kv_index;
+struct kv_dir;
+
+enum { KV_PINNED = 1, KV_BUSY = 2 /* a remote copy is being made */, KV_MOVED = 4, KV_DEAD = 8 };
+
+/* struct mc_kv_loc in 12 bytes: a segment is shorter than 4 GiB, an image has no offset. */
+struct kv_place {
+	uint32_t segment, generation, off;
+};
+
+/* One version of a key: 94 bytes and its name. What other threads may change is under kv->lock;
+ * version, size, name and checksums never change once it is in the index. */
+struct kv_object {
+	struct kv_object *next; /* in its hash chain or in kv->garbage; MOVED: what it is now */
+	struct kv_dir *dir;     /* NULL once it has lost its name */
+	uint64_t seq;           /* its place in the directory */
+	uint8_t version[16];
+	uint64_t size : 56; /* bytes */
+	uint64_t name_len : 8;
+	int64_t mtime_ns; /* since the epoch */
+	union {
+		uint32_t one;   /* size ≤ 1 MiB */
+		uint32_t *many; /* owned */
+	} crc;
+	struct kv_res *res;  /* owned; NULL = not in DRAM */
+	struct kv_place loc; /* segment 0 = not on NVMe */
+	uint32_t refs;
+	uint16_t hits;
+	uint8_t state; /* enum mc_kv_state */
+	uint8_t flags;
+	uint8_t remotes; /* copies */
+	uint8_t warm;    /* uses seen by the sweep over NVMe, fading */
+	char name[];     /* NUL-terminated */
+};
+_Static_assert(offsetof(struct kv_object, name) == 94, "the budget of the index");
+
+/* Waits for a promotion. */
+struct kv_wait {
+	void (*done)(void *ctx, int res, struct mc_kv_object *obj);
+	void *ctx;
+	struct mc_kv_object *handle; /* owned, until it is handed out */
+	struct kv_wait *next;
+	char key[];
+};
+
+/* An object's presence in DRAM. */
+struct kv_res {
+	struct mc_policy_entry policy; /* linked while ready */
+	struct kv_object *obj;
+	struct kv_res *next, *prev; /* in the list of dirty objects; NULL = not listed */
+	uint64_t data;              /* offset in the slab, or number of the file; 0 = none */
+	uint64_t meta;              /* offset in the slab; 0 = none */
+	char *map;                  /* of the file, while maps > 0 */
+	uint64_t dirty_ns;          /* CLOCK_MONOTONIC, of the last close or rename */
+	uint64_t later_ns;          /* not to be evicted before */
+	struct kv_wait *waiters;
+	uint32_t pins; /* lent bytes, backing descriptors, flushes */
+	uint32_t maps;
+	bool is_file;
+	bool ready;
+};
+
+/* A file of the DRAM tier that has no object: a writer's, or a warm one in the pool. */
+struct kv_file {
+	struct kv_file *next;
+	uint64_t id;
+	uint64_t room; /* bytes allocated */
+	int fd;
+};
+
+/* A handle. */
+struct mc_kv_object {
+	struct mc_kv *kv;
+	struct kv_object *obj; /* a reference; see kv_now */
+	struct kv_block *last; /* the block read by range last, a reference */
+};
+
+/* A verified block of an object that is not in DRAM. */
+struct kv_block {
+	_Atomic unsigned refs;
+	uint64_t index;
+	char bytes[] __attribute__((aligned(4096))); /* for O_DIRECT */
+};
+
+struct mc_kv_writer {
+	struct mc_kv *kv;
+	struct kv_file *file; /* owned */
+	uint64_t reserved;    /* bytes in kv->dirty */
+	bool synced;          /* an intent stands on the persistent tier */
+};
+
+struct kv_dir {
+	struct kv_dir *next; /* in its hash chain */
+	struct kv_dir *parent;
+	struct kv_index *index;
+	uint64_t hash; /* of the whole path */
+	uint64_t seq, next_seq;
+	/* Objects, directories (bit 0), or holes (bit 1, seq << 2), by rising seq. */
+	uintptr_t *child;
+	uint32_t n, cap, live;
+	uint64_t meta; /* record in the slab, 0 = none */
+	uint16_t name_len;
+	char name[];
+};
+
+struct kv_index {
+	struct mc_kv *kv;
+	struct kv_object **objects; /* buckets */
+	struct kv_dir **dirs;
+	uint64_t n_buckets, n_dir_buckets; /* powers of two */
+	uint64_t n_objects, n_dirs;
+	uint64_t bytes; /* payload */
+	uint64_t memory;
+	struct kv_dir *root;
+};
+
+struct kv_room_wait {
+	void (*done)(void *ctx, int res);
+	void *ctx;
+	uint64_t deadline_ns;
+	int res;
+	struct kv_room_wait *next;
+};
+
+struct kv_work;   /* kv-work.c */
+struct kv_delete; /* kv-delete.c */
+
+/* A key the remote did not know. */
+struct kv_absent {
+	uint64_t hash, until_ns;
+};
+#define KV_ABSENT 4096
+
+struct mc_kv {
+	struct mc_kv_opts opts; /* strings owned */
+	bool mounted;
+	struct mc_slab *slab;
+	struct mc_kv_log *log; /* NULL = no NVMe */
+	struct kv_work *work;  /* for what blocks */
+	uint64_t deadline_ns;  /* length of one operation */
+	struct mc_mutex lock;
+	struct mc_cond change; /* gates, flushes, recovery, close */
+	struct mc_cond wake;   /* of the keeper */
+	struct mc_cond flush;  /* of the flusher */
+	struct kv_index *index MC_GUARDED_BY(lock);
+	struct kv_index *replay MC_GUARDED_BY(lock); /* filled by the log's recovery, then merged */
+	uint8_t gates[KV_GATES] MC_GUARDED_BY(lock);
+	struct mc_policy *policy MC_GUARDED_BY(lock);
+	struct kv_object *garbage MC_GUARDED_BY(lock); /* without references, memory to free */
+	struct kv_res dirty_list MC_GUARDED_BY(lock);  /* head; oldest first */
+	struct kv_res replica_list MC_GUARDED_BY(
+		lock); /* clean, remote copies wanted; oldest first */
+	struct kv_file *pool MC_GUARDED_BY(lock);
+	struct kv_file *held MC_GUARDED_BY(lock); /* dropped, but somebody reads them still */
+	struct kv_room_wait *room MC_GUARDED_BY(lock), **room_tail MC_GUARDED_BY(lock);
+	uint64_t used MC_GUARDED_BY(lock); /* bytes of files: objects', writers', pool, held */
+	uint64_t dirty MC_GUARDED_BY(lock);
+	uint64_t typical MC_GUARDED_BY(lock); /* bytes to allocate for a put of unknown size */
+	uint64_t n_pool MC_GUARDED_BY(lock), n_writers MC_GUARDED_BY(lock);
+	uint64_t flights MC_GUARDED_BY(lock); /* bytes of flushes under way */
+	uint64_t n_flights MC_GUARDED_BY(lock);
+	uint64_t retry_ns MC_GUARDED_BY(lock); /* no flush before, after a failure */
+	uint64_t n_copies MC_GUARDED_BY(lock); /* replicas under way */
+	uint64_t copy_retry_ns MC_GUARDED_BY(lock);
+	struct kv_absent absent[KV_ABSENT] MC_GUARDED_BY(lock);
+	struct kv_delete *deletes MC_GUARDED_BY(lock);
+	uint64_t held_bytes MC_GUARDED_BY(lock);
+	const char *degraded MC_GUARDED_BY(lock);
+	const char *full MC_GUARDED_BY(lock); /* why there is no room, static text */
+	bool recovering MC_GUARDED_BY(lock), closing MC_GUARDED_BY(lock),
+		stopping MC_GUARDED_BY(lock);
+	pthread_t keeper, flusher;
+	bool has_keeper, has_flusher;
+	int lock_fd; /* flock: one daemon to a directory */
+	_Atomic uint64_t next_file, next_seq;
+	_Atomic uint64_t puts, gets, hits_dram, hits_nvme, hits_remote, misses, flushed, evicted;
+};
+
+/* ---- kv-index.c: the table of keys. All under kv->lock. */
+struct kv_index *kv_index_open(struct mc_kv *kv);
+void kv_index_close(struct kv_index *ix); /* with every object and directory in it */
+uint64_t kv_hash(uint64_t dir_hash, const char *name, size_t len);
+struct kv_object *kv_index_find(struct kv_index *ix, const char *key);
+struct kv_dir *kv_index_dir(struct kv_index *ix, const char *key, size_t len);
+/* The directory that key lies in, and key's last component. NULL: there is none. */
+struct kv_dir *kv_index_parent(
+	struct kv_index *ix, const char *key, const char **ret_name, size_t *ret_len);
+/* Makes the directories that key's path lacks. 0, -ENOMEM, -ENOTDIR. */
+int kv_index_make_parents(struct kv_index *ix, const char *key);
+int kv_index_add_dir(struct kv_dir *parent, const char *name, size_t len, struct kv_dir **ret);
+void kv_index_remove_dir(struct kv_dir *d);
+/* A new object, without a place in the index; one reference, the caller's. */
+struct kv_object *kv_object_new(const char *name, size_t len, uint64_t size);
+/* Enters obj under its name; an object there before is returned in *ret_old, without a
+ * directory, with the index's reference now the caller's. 0, -ENOMEM, -EISDIR. */
+int kv_index_insert(struct kv_dir *dir, struct kv_object *obj, struct kv_object **ret_old);
+/* Takes it out; the index's reference becomes the caller's. */
+void kv_index_remove(struct kv_object *obj);
+size_t kv_key_of(const struct kv_object *obj, char key[KV_KEY_MAX + 1]);
+size_t kv_dir_key_of(const struct kv_dir *d, char key[KV_KEY_MAX + 1]);
+int kv_key_check(const char *key);
+uint64_t kv_key_hash(const char *key);
+
+/* What a handle stands for now: a rename makes a new struct for the same version. */
+static inline struct kv_object *kv_now(struct kv_object *obj)
+{
+	while ((obj->flags & KV_MOVED) != 0)
+		obj = obj->next;
+	return obj;
+}
+
+static inline struct mc_kv_loc kv_loc(const struct kv_object *obj)
+{
+	return (struct mc_kv_loc){.segment = obj->loc.segment,
+		.generation = obj->loc.generation,
+		.off = obj->loc.off};
+}
+
+static inline void kv_loc_set(struct kv_object *obj, const struct mc_kv_loc *loc)
+{
+	assert(loc->off <= UINT32_MAX);
+	obj->loc = (struct kv_place){
+		.segment = loc->segment, .generation = loc->generation, .off = (uint32_t)loc->off};
+}
+
+static inline const uint32_t *kv_crcs(const struct kv_object *obj)
+{
+	return obj->size <= MC_BLOCK_SIZE ? &obj->crc.one : obj->crc.many;
+}
+
+/* First child at or after seq. */
+uint32_t kv_dir_from(const struct kv_dir *d, uint64_t seq);
+
+/* ---- kv-mem.c: files, records and accounts of the DRAM tier. Without kv->lock unless _locked. */
+/* A file with room bytes allocated, empty; counted in kv->used. 0, -ENOSPC, -errno. */
+int kv_file_take(struct mc_kv *kv, uint64_t room, struct kv_file **ret);
+/* Gives one back, emptied, if nobody else holds it: to the pool, or to the system. */
+void kv_file_give(struct mc_kv *kv, struct kv_file *f);
+/* Makes it the object's backing file, which has size bytes; f is consumed. */
+void kv_file_to_object(struct mc_kv *kv, struct kv_file *f, struct kv_res *res, uint64_t size);
+void kv_file_path(const struct mc_kv *kv, uint64_t id, char *path, size_t len);
+int kv_file_open(const struct mc_kv *kv, uint64_t id, int flags);
+/* Whether somebody let go of a file that was dropped; its memory is free then. */
+void kv_held_check(struct mc_kv *kv);
+void kv_pool_done(struct mc_kv *kv);
+uint64_t kv_total_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
+bool kv_room_locked(struct mc_kv *kv, uint64_t bytes) MC_REQUIRES(kv->lock);
+/* Bytes a resident occupies. */
+uint64_t kv_res_bytes(const struct kv_object *obj);
+/* Frees what r holds in memory: nobody uses it and no index names it. */
+void kv_res_free(struct mc_kv *kv, struct kv_res *r, uint64_t size);
+/* Its bytes, mapped until kv_res_unmap; the caller has a pin. NULL: no memory. */
+char *kv_res_map(struct mc_kv *kv, struct kv_res *r, uint64_t size);
+void kv_res_unmap(struct mc_kv *kv, struct kv_res *r, uint64_t size);
+/* Records what an object is, for the next daemon of this boot; sets r->meta. 0, -ENOSPC, -EFBIG. */
+int kv_meta_write(struct mc_kv *kv, const struct kv_object *obj, const char *key, struct kv_res *r);
+int kv_meta_write_dir(struct mc_kv *kv, const char *key, uint64_t *ret_meta);
+void kv_meta_clear(struct mc_kv *kv, uint64_t meta);
+/* In place: whether pinned, how many remote copies. */
+void kv_meta_note(struct mc_kv *kv, const struct kv_object *obj);
+struct kv_found {
+	const char *key; /* NUL-terminated, valid during the call */
+	bool is_dir, is_file, pinned;
+	uint8_t version[16];
+	uint64_t size, data, seq, meta;
+	int64_t mtime_ns;
+	uint8_t remotes;
+	uint32_t n_crc;
+	const uint32_t *crc;
+};
+/* Each record an earlier daemon left. */
+void kv_meta_each(struct mc_kv *kv, void (*each)(void *ctx, const struct kv_found *f), void *ctx);
+
+/* ---- kv.c: life of objects and threads. */
+/* Drops a reference; the last one puts it on kv->garbage. */
+void kv_object_drop_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
+/* Frees the garbage. Every public call that dropped a reference ends with it. */
+void kv_reap(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
+void kv_attr_locked(const struct kv_object *obj, struct mc_kv_attr *ret);
+void kv_dir_attr_locked(const struct kv_dir *d, struct mc_kv_attr *ret);
+/* One change of a key at a time: waits until the keys' gates are free and closes them. */
+struct kv_gate {
+	uint8_t a, b;
+};
+void kv_gate_enter_locked(struct mc_kv *kv, const char *key, const char *other, struct kv_gate *ret)
+	MC_REQUIRES(kv->lock);
+void kv_gate_leave_locked(struct mc_kv *kv, const struct kv_gate *g) MC_REQUIRES(kv->lock);
+bool kv_gate_closed_locked(struct mc_kv *kv, const struct kv_object *obj) MC_REQUIRES(kv->lock);
+/* Waits until nothing moves the object's bytes between tiers. The gate is closed. */
+void kv_settle_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
+/* Waits for the end of recovery, at most until the deadline: 0, -ETIMEDOUT, -ESHUTDOWN. */
+int kv_ready_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
+void kv_event(struct mc_kv *kv, const char *event, const char *text) MC_EXCLUDES(kv->lock);
+
+/* Out of the index: not dirty any more, not to be adopted, no victim. */
+void kv_unlist_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
+/* [blocks] Ends the object's durable copies: the journal knows, and remote copies go in the
+ * background. The gate is closed and the object settled. */
+int kv_forget(struct mc_kv *kv, const char *key, struct kv_object *obj) MC_EXCLUDES(kv->lock);
+
+/* ---- kv-remote.c: objects on the remote. */
+/* [blocks] Publishes the object there; buf is the map of a file of res, or slab memory. */
+int kv_remote_put(
+	struct mc_kv *kv, const struct mc_kv_meta *meta, const void *buf, const struct kv_res *res);
+/* [blocks] Its bytes, whole and verified, into buf. -ENOENT, -ESTALE: another version is there. */
+int kv_remote_get(struct mc_kv *kv, const char *key, const struct kv_object *obj, char *buf);
+/* What a remote object's footer says; crc and key are owned. */
+struct kv_footer {
+	uint8_t version[16];
+	uint64_t size; /* of the payload */
+	int64_t mtime_ns;
+	uint32_t n_crc;
+	uint32_t *crc;
+	char *key;
+};
+void kv_footer_done(struct kv_footer *f);
+/* Bytes of a footer. */
+size_t kv_footer_len(uint32_t n_crc, size_t key_len);
+/* Writes one behind a payload. */
+void kv_footer_write(const struct mc_kv_meta *meta, char *to);
+/* Reads one from the last len bytes of an object of size bytes; *ret_need: so many are wanted. 0,
+ * -EAGAIN with *ret_need, -EBADMSG. */
+int kv_footer_parse(
+	const char *tail, size_t len, uint64_t size, struct kv_footer *ret, size_t *ret_need);
+/* [blocks] Of the key's object. -ENOENT, -EBADMSG (another key's, or damaged), -EIO, -ETIMEDOUT. */
+int kv_remote_footer(struct mc_kv *kv, const char *key, struct kv_footer *ret);
+/* kv-delete.c: removes this version of key from the remote, in the background; durable on return
+ * where there is NVMe. */
+int kv_delete_add(struct mc_kv *kv, const char *key, const uint8_t version[16]);
+bool kv_delete_pending(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
+bool kv_delete_pending_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
+/* Where a key's object lies on the remote; ret holds KV_REMOTE_PATH bytes. */
+#define KV_REMOTE_PATH 80
+int kv_remote_path(const char *key, char *ret);
+/* A clean object whose remote copies are wanted soon. */
+void kv_replica_want_locked(struct mc_kv *kv, struct kv_res *r) MC_REQUIRES(kv->lock);
+void kv_replicas_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
+
+static inline int64_t kv_floor_s(int64_t ns)
+{
+	return ns / INT64_C(1000000000) - (ns % INT64_C(1000000000) < 0);
+}
+
+/* ---- kv-recover.c */
+/* What an earlier daemon of this boot left in DRAM. Before the threads start. */
+int kv_adopt(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
+void kv_replay_ops(struct mc_kv *kv, struct mc_kv_log_replay *ret);
+
+/* ---- kv-get.c */
+void kv_get_handle_locked(struct kv_wait *w, struct kv_object *obj);
+void kv_get_step(struct mc_kv *kv, struct kv_wait *w) MC_EXCLUDES(kv->lock);
+/* Answers and frees w. */
+void kv_wait_end(struct kv_wait *w, int res, struct mc_kv_object *h);
+
+/* ---- kv-range.c: reads of what is not in DRAM. */
+void kv_range_read(struct mc_kv_read *r);
+void kv_range_end(struct mc_kv_read *r);
+void kv_block_put(struct kv_block *b);
+
+/* ---- kv-promote.c */
+/* The object is not in DRAM: brings it there for h, whose done runs once. */
+void kv_promote(struct mc_kv *kv, struct kv_wait *w);
+
+/* ---- kv-flush.c: dirty objects go down. */
+void kv_dirty_add_locked(struct mc_kv *kv, struct kv_res *r) MC_REQUIRES(kv->lock);
+void kv_dirty_remove_locked(struct mc_kv *kv, struct kv_res *r) MC_REQUIRES(kv->lock);
+void *kv_flusher_main(void *kv);
+/* [blocks] Until the object is on a persistent tier (remote: on the remote), or gone. */
+int kv_wait_safe(struct mc_kv *kv, struct kv_object *obj, bool remote) MC_EXCLUDES(kv->lock);
+/* 0, or -EIO: no persistent tier that works. */
+int kv_can_persist(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
+/* Whether the object needs no memory of ours to survive. */
+static inline bool kv_has_copy(const struct kv_object *obj)
+{
+	return obj->loc.segment != 0 || obj->remotes > 0;
+}
+
+/* ---- kv-work.c: threads for what blocks */
+int kv_work_open(unsigned n_threads, struct kv_work **ret);
+/* Runs fn(ctx) on one of them. -ENOMEM, -ESHUTDOWN: it will not run. */
+int kv_work_add(struct kv_work *w, void (*fn)(void *ctx), void *ctx);
+void kv_work_close(struct kv_work *w); /* after everything queued has run; NULL allowed */
+
+/* ---- kv-evict.c */
+void *kv_keeper_main(void *kv);
+/* Frees memory until bytes more fit, as far as clean objects go. */
+void kv_make_room(struct mc_kv *kv, uint64_t bytes) MC_EXCLUDES(kv->lock);
+void kv_room_changed_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
+
+static inline void kv_crcs_copy(struct kv_object *obj, const uint32_t *crc)
+{
+	uint32_t *to = obj->size <= MC_BLOCK_SIZE ? &obj->crc.one : obj->crc.many;
+
+	for (uint64_t b = 0; b < mc_block_count(obj->size); b++)
+		to[b] = crc[b];
+}
+
+/* The NVMe side may be left out of a program. */
+#pragma weak mc_kv_log_open
+#pragma weak mc_kv_log_close
+#pragma weak mc_kv_log_put
+#pragma weak mc_kv_log_sync
+#pragma weak mc_kv_log_read
+#pragma weak mc_kv_log_remove
+#pragma weak mc_kv_log_rename
+#pragma weak mc_kv_log_dir
+#pragma weak mc_kv_log_pin
+#pragma weak mc_kv_log_remote
+#pragma weak mc_kv_log_evict
+#pragma weak mc_kv_log_set_owner
+#pragma weak mc_kv_log_stats

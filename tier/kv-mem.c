@@ -1,0 +1,329 @@
+/*
+ * Memory of the KV store's DRAM tier: files f/<number> for writers and objects of 64 KiB and more,
+ * recycled through a small pool whose memory is allocated already.
+ *
+ * Invariants
+ * 1. used = room of every file: writers', objects' (rounded to pages), in the pool, held.
+ * 2. A file is emptied and used again only while a lease says that nobody else has it open; else it
+ * loses its name, and its bytes stay counted until the last one lets go.
+ */
+#include "tier/kv-impl.h"
+
+#include "tier/lease.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define POOL_FILES 32
+#define PAGE UINT64_C(4096)
+
+void kv_file_path(const struct mc_kv *kv, uint64_t id, char *path, size_t len)
+{
+	snprintf(path, len, "%s/f/%016" PRIx64, kv->opts.dram_dir, id);
+}
+
+int kv_file_open(const struct mc_kv *kv, uint64_t id, int flags)
+{
+	char path[4200];
+	int fd;
+
+	kv_file_path(kv, id, path, sizeof(path));
+	fd = open(path, flags | O_CLOEXEC, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
+uint64_t kv_total_locked(struct mc_kv *kv)
+{
+	return kv->used + mc_slab_used(kv->slab);
+}
+
+bool kv_room_locked(struct mc_kv *kv, uint64_t bytes)
+{
+	uint64_t pooled = 0; /* counted as used already */
+
+	if (kv->dirty + bytes > kv->opts.dirty_bound)
+		return false;
+	if (kv->pool != NULL)
+		pooled = bytes < kv->pool->room ? bytes : kv->pool->room;
+	return kv_total_locked(kv) + bytes - pooled <= kv->opts.dram_capacity;
+}
+
+uint64_t kv_res_bytes(const struct kv_object *obj)
+{
+	return (obj->size + PAGE - 1) / PAGE * PAGE;
+}
+
+static void uncount(struct mc_kv *kv, uint64_t bytes)
+{
+	mc_mutex_lock(&kv->lock);
+	assert(kv->used >= bytes);
+	kv->used -= bytes;
+	kv_room_changed_locked(kv);
+	mc_mutex_unlock(&kv->lock);
+}
+
+static int new_file(struct mc_kv *kv, struct kv_file **ret)
+{
+	struct kv_file *f = calloc(1, sizeof(*f));
+
+	if (f == NULL)
+		return -ENOMEM;
+	f->id = atomic_fetch_add(&kv->next_file, 1);
+	f->fd = kv_file_open(kv, f->id, O_RDWR | O_CREAT | O_EXCL);
+	if (f->fd < 0) {
+		int r = f->fd;
+
+		free(f);
+		return r;
+	}
+	*ret = f;
+	return 0;
+}
+
+static void destroy_file(struct mc_kv *kv, struct kv_file *f)
+{
+	char path[4200];
+
+	kv_file_path(kv, f->id, path, sizeof(path));
+	unlink(path);
+	close(f->fd);
+	if (f->room > 0)
+		uncount(kv, f->room);
+	free(f);
+}
+
+/* Allocates up to room bytes beyond what is there; counted first, so that used is never too low. */
+static int grow_file(struct mc_kv *kv, struct kv_file *f, uint64_t room)
+{
+	if (room <= f->room)
+		return 0;
+	mc_mutex_lock(&kv->lock);
+	kv->used += room - f->room;
+	mc_mutex_unlock(&kv->lock);
+	if (fallocate(f->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)room) != 0) {
+		int r = errno == EINTR ? -EAGAIN : -errno;
+
+		uncount(kv, room - f->room);
+		return r;
+	}
+	f->room = room;
+	return 0;
+}
+
+int kv_file_take(struct mc_kv *kv, uint64_t room, struct kv_file **ret)
+{
+	struct kv_file *f;
+	int r = 0;
+
+	room = (room + PAGE - 1) / PAGE * PAGE;
+	mc_mutex_lock(&kv->lock);
+	f = kv->pool;
+	if (f != NULL) {
+		kv->pool = f->next;
+		kv->n_pool--;
+	}
+	mc_mutex_unlock(&kv->lock);
+	if (f == NULL)
+		r = new_file(kv, &f);
+	if (r < 0)
+		return r;
+	r = grow_file(kv, f, room);
+	if (r < 0) {
+		destroy_file(kv, f);
+		return r;
+	}
+	f->next = NULL;
+	*ret = f;
+	return 0;
+}
+
+void kv_file_give(struct mc_kv *kv, struct kv_file *f)
+{
+	int r = mc_lease_take(f->fd);
+	uint64_t typical, had = f->room;
+	bool keep;
+
+	if (r == -EAGAIN || r == -EWOULDBLOCK) { /* lives on, without a name, until let go */
+		char path[4200];
+
+		kv_file_path(kv, f->id, path, sizeof(path));
+		unlink(path);
+		mc_mutex_lock(&kv->lock);
+		f->next = kv->held;
+		kv->held = f;
+		kv->held_bytes += f->room;
+		mc_mutex_unlock(&kv->lock);
+		return;
+	}
+	mc_mutex_lock(&kv->lock);
+	typical = kv->typical;
+	keep = r == 0 && kv->n_pool < POOL_FILES && !kv->closing &&
+		kv_total_locked(kv) - f->room + typical <= kv->opts.dram_capacity / 4 * 3;
+	mc_mutex_unlock(&kv->lock);
+	if (keep && ftruncate(f->fd, 0) == 0) {
+		f->room = 0;
+		keep = grow_file(kv, f, typical) == 0;
+		uncount(kv, had);
+	} else {
+		keep = false;
+	}
+	if (r == 0)
+		mc_lease_drop(f->fd);
+	if (!keep) {
+		destroy_file(kv, f);
+		return;
+	}
+	mc_mutex_lock(&kv->lock);
+	f->next = kv->pool;
+	kv->pool = f;
+	kv->n_pool++;
+	mc_mutex_unlock(&kv->lock);
+}
+
+void kv_file_to_object(struct mc_kv *kv, struct kv_file *f, struct kv_res *res, uint64_t size)
+{
+	uint64_t bytes = (size + PAGE - 1) / PAGE * PAGE;
+
+	mc_mutex_lock(&kv->lock);
+	kv->used += bytes;
+	kv->used -= f->room;
+	mc_mutex_unlock(&kv->lock);
+	res->is_file = true;
+	res->data = f->id;
+	close(f->fd);
+	free(f);
+}
+
+void kv_held_check(struct mc_kv *kv)
+{
+	struct kv_file *list, *f;
+
+	mc_mutex_lock(&kv->lock);
+	list = kv->held;
+	kv->held = NULL;
+	kv->held_bytes = 0;
+	mc_mutex_unlock(&kv->lock);
+	while ((f = list) != NULL) {
+		list = f->next;
+		if (mc_lease_take(f->fd) == 0) {
+			mc_lease_drop(f->fd);
+			close(f->fd);
+			uncount(kv, f->room);
+			free(f);
+			continue;
+		}
+		mc_mutex_lock(&kv->lock);
+		f->next = kv->held;
+		kv->held = f;
+		kv->held_bytes += f->room;
+		mc_mutex_unlock(&kv->lock);
+	}
+}
+
+void kv_pool_done(struct mc_kv *kv)
+{
+	struct kv_file *list, *f;
+
+	mc_mutex_lock(&kv->lock);
+	list = kv->pool;
+	kv->pool = NULL;
+	kv->n_pool = 0;
+	mc_mutex_unlock(&kv->lock);
+	while ((f = list) != NULL) {
+		list = f->next;
+		destroy_file(kv, f);
+	}
+	mc_mutex_lock(&kv->lock);
+	list = kv->held;
+	kv->held = NULL;
+	mc_mutex_unlock(&kv->lock);
+	while ((f = list) != NULL) {
+		list = f->next;
+		close(f->fd);
+		free(f);
+	}
+}
+
+/* ---- residents */
+
+void kv_res_free(struct mc_kv *kv, struct kv_res *r, uint64_t size)
+{
+	assert(r->pins == 0 && r->maps == 0 && r->waiters == NULL);
+	if (r->meta != 0)
+		kv_meta_clear(kv, r->meta);
+	if (r->data != 0 && !r->is_file)
+		mc_slab_free(kv->slab, r->data);
+	if (r->data != 0 && r->is_file) {
+		struct kv_file *f = calloc(1, sizeof(*f));
+		int fd = f != NULL ? kv_file_open(kv, r->data, O_RDWR) : -ENOMEM;
+
+		if (fd >= 0) {
+			*f = (struct kv_file){
+				.id = r->data, .fd = fd, .room = (size + PAGE - 1) / PAGE * PAGE};
+			kv_file_give(kv, f);
+		} else { /* the name at least: adoption finds what is left */
+			char path[4200];
+
+			free(f);
+			kv_file_path(kv, r->data, path, sizeof(path));
+			unlink(path);
+			uncount(kv, (size + PAGE - 1) / PAGE * PAGE);
+		}
+	}
+	free(r);
+}
+
+char *kv_res_map(struct mc_kv *kv, struct kv_res *r, uint64_t size)
+{
+	char *map, *loser = NULL;
+	int fd;
+
+	if (!r->is_file)
+		return r->data != 0 ? mc_slab_ptr(kv->slab, r->data) : (char *)r;
+	mc_mutex_lock(&kv->lock);
+	map = r->map;
+	if (map != NULL)
+		r->maps++;
+	mc_mutex_unlock(&kv->lock);
+	if (map != NULL)
+		return map;
+	fd = kv_file_open(kv, r->data, O_RDWR);
+	if (fd < 0)
+		return NULL;
+	map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (map == MAP_FAILED)
+		return NULL;
+	mc_mutex_lock(&kv->lock);
+	if (r->map != NULL) {
+		loser = map;
+		map = r->map;
+	}
+	r->map = map;
+	r->maps++;
+	mc_mutex_unlock(&kv->lock);
+	if (loser != NULL)
+		munmap(loser, size);
+	return map;
+}
+
+void kv_res_unmap(struct mc_kv *kv, struct kv_res *r, uint64_t size)
+{
+	char *map = NULL;
+
+	if (!r->is_file)
+		return;
+	mc_mutex_lock(&kv->lock);
+	assert(r->maps > 0);
+	if (--r->maps == 0) {
+		map = r->map;
+		r->map = NULL;
+	}
+	mc_mutex_unlock(&kv->lock);
+	if (map != NULL)
+		munmap(map, size);
+}

@@ -1,0 +1,228 @@
+/*
+ * Promotion: an object that lies below DRAM is brought there whole, once for all who ask.
+ *
+ * A resident that is not ready marks the object meanwhile: its waiters are answered at the end,
+ * changes of the name wait for it. Each source's bytes are checked against the object's checksums;
+ * bad ones are looked for in the next tier, then EIO.
+ */
+#include "tier/kv-impl.h"
+
+#include "tier/digest.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+struct fetch {
+	struct mc_kv *kv;
+	struct kv_object *obj; /* a reference */
+	struct kv_res *res;
+	char *buf;
+	uint64_t size;
+	struct mc_kv_log_read read;
+	bool from_nvme;
+	int res_nvme;
+	char key[];
+};
+
+static bool bytes_match(const struct kv_object *obj, const char *buf)
+{
+	const uint32_t *crc = kv_crcs(obj);
+
+	for (uint64_t b = 0; b < mc_block_count(obj->size); b++)
+		if (mc_crc32c(0, buf + (b << MC_BLOCK_SHIFT), mc_block_len(obj->size, b)) != crc[b])
+			return false;
+	return true;
+}
+
+/* Answers everybody: with the object in DRAM, or with the error. */
+static void end(struct fetch *f, int r)
+{
+	struct mc_kv *kv = f->kv;
+	struct kv_res *res = f->res;
+	struct kv_wait *waiters, *w;
+
+	if (f->buf != NULL && res->is_file)
+		kv_res_unmap(kv, res, f->size);
+	if (r == 0)
+		r = kv_meta_write(kv, f->obj, f->key, res);
+	mc_mutex_lock(&kv->lock);
+	waiters = res->waiters;
+	res->waiters = NULL;
+	if (r == 0) {
+		res->ready = true;
+		mc_policy_insert(kv->policy, &res->policy, kv_key_hash(f->key), f->obj->size + 1);
+		atomic_fetch_add(f->from_nvme ? &kv->hits_nvme : &kv->hits_remote, 1);
+	} else {
+		f->obj->res = NULL;
+	}
+	kv_object_drop_locked(kv, f->obj);
+	mc_cond_broadcast(&kv->change);
+	mc_mutex_unlock(&kv->lock);
+	if (r < 0)
+		kv_res_free(kv, res, f->size);
+	while ((w = waiters) != NULL) {
+		waiters = w->next;
+		if (r == 0)
+			kv_get_step(kv, w);
+		else
+			kv_wait_end(w, r == -ENOENT || r == -ESTALE ? -EIO : r, NULL);
+	}
+	kv_reap(kv);
+	free(f);
+}
+
+/* No memory to bring it to: who asked reads by range. */
+static void end_unpromoted(struct fetch *f)
+{
+	struct mc_kv *kv = f->kv;
+	struct kv_res *res = f->res;
+	struct kv_wait *waiters, *w;
+
+	mc_mutex_lock(&kv->lock);
+	waiters = res->waiters;
+	res->waiters = NULL;
+	f->obj->res = NULL;
+	for (w = waiters; w != NULL; w = w->next)
+		kv_get_handle_locked(w, f->obj);
+	kv_object_drop_locked(kv, f->obj);
+	mc_cond_broadcast(&kv->change);
+	mc_mutex_unlock(&kv->lock);
+	free(res);
+	while ((w = waiters) != NULL) {
+		waiters = w->next;
+		kv_wait_end(w, 0, steal_ptr(w->handle));
+	}
+	kv_reap(kv);
+	free(f);
+}
+
+static void fetch_remote(void *ctx)
+{
+	struct fetch *f = ctx;
+	int r = kv_remote_get(f->kv, f->key, f->obj, f->buf);
+
+	if (r == -ENOENT && f->from_nvme)
+		r = f->res_nvme;
+	f->from_nvme = false;
+	end(f, r);
+}
+
+static void start_remote(struct fetch *f)
+{
+	int r = f->kv->opts.remote == NULL ? -EIO : kv_work_add(f->kv->work, fetch_remote, f);
+
+	if (r < 0)
+		end(f, f->res_nvme < 0 ? f->res_nvme : r);
+}
+
+static void nvme_done(struct mc_kv_log_read *read, int res)
+{
+	struct fetch *f = read->ctx;
+
+	if (res == 0 && !bytes_match(f->obj, f->buf))
+		res = -EBADMSG;
+	if (res == 0) {
+		end(f, 0);
+		return;
+	}
+	f->res_nvme = res;
+	start_remote(f);
+}
+
+/* Memory for the object's bytes, mapped at f->buf. */
+static int make_room_for(struct fetch *f)
+{
+	struct mc_kv *kv = f->kv;
+	struct kv_res *res = f->res;
+	struct kv_file *file;
+	int r;
+
+	kv_make_room(kv, f->size < KV_SMALL ? MC_SLAB_PIECE : f->size);
+	if (f->size < KV_SMALL) {
+		if (f->size > 0)
+			r = mc_slab_alloc(kv->slab, MC_SLAB_DATA, (uint32_t)f->size, &res->data);
+		else
+			r = 0;
+	} else {
+		r = kv_file_take(kv, f->size, &file);
+		if (r == 0 &&
+			(ftruncate(file->fd, (off_t)f->size) != 0 ||
+				fallocate(file->fd, 0, 0, (off_t)f->size) != 0)) {
+			r = -errno;
+			kv_file_give(kv, file);
+		}
+		if (r == 0)
+			kv_file_to_object(kv, file, res, f->size);
+	}
+	if (r < 0)
+		return r;
+	f->buf = kv_res_map(kv, res, f->size);
+	return f->buf != NULL ? 0 : -ENOMEM;
+}
+
+static void start(struct fetch *f)
+{
+	struct mc_kv_loc loc;
+
+	mc_mutex_lock(&f->kv->lock);
+	loc = kv_loc(f->obj);
+	mc_mutex_unlock(&f->kv->lock);
+	f->from_nvme = loc.segment != 0 && f->kv->log != NULL;
+	if (f->size == 0) {
+		end(f, 0);
+		return;
+	}
+	if (!f->from_nvme) {
+		start_remote(f);
+		return;
+	}
+	f->read = (struct mc_kv_log_read){
+		.loc = loc,
+		.size = f->size,
+		.len = (uint32_t)f->size,
+		.buf = f->buf,
+		.done = nvme_done,
+		.ctx = f,
+	};
+	memcpy(f->read.version, f->obj->version, sizeof(f->read.version));
+	mc_kv_log_read(f->kv->log, &f->read);
+}
+
+void kv_promote(struct mc_kv *kv, struct kv_wait *w)
+{
+	size_t len = strlen(w->key);
+	struct fetch *f = calloc(1, sizeof(*f) + len + 1);
+	struct kv_res *res = calloc(1, sizeof(*res));
+	struct kv_object *obj;
+
+	if (f == NULL || res == NULL) {
+		free(f);
+		free(res);
+		kv_wait_end(w, -ENOMEM, NULL);
+		return;
+	}
+	mc_mutex_lock(&kv->lock);
+	obj = kv_index_find(kv->index, w->key);
+	if (obj == NULL || obj->res != NULL || obj->size > KV_WHOLE) { /* another was quicker */
+		mc_mutex_unlock(&kv->lock);
+		free(f);
+		free(res);
+		kv_get_step(kv, w);
+		return;
+	}
+	obj->refs++;
+	obj->res = res;
+	res->obj = obj;
+	res->is_file = obj->size >= KV_SMALL;
+	w->next = NULL;
+	res->waiters = w;
+	*f = (struct fetch){.kv = kv, .obj = obj, .res = res, .size = obj->size};
+	memcpy(f->key, w->key, len + 1);
+	mc_mutex_unlock(&kv->lock);
+	if (make_room_for(f) < 0 && f->res->data == 0 && f->size > 0)
+		end_unpromoted(f);
+	else if (f->buf == NULL)
+		end(f, -ENOMEM);
+	else
+		start(f);
+}

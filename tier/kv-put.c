@@ -1,0 +1,342 @@
+/*
+ * Putting: a writer's file becomes an object, whole or not at all.
+ *
+ * From 64 KiB on the file itself is the object's backing file; below, the bytes are copied into the
+ * slab and the file goes back to the pool. Order of publishing: bytes and checksums, record, the
+ * old version's end in the journal, then the index.
+ */
+#include "tier/kv-impl.h"
+
+#include "tier/digest.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#define TYPICAL_MIN UINT64_C(65536)
+#define TYPICAL_MAX (UINT64_C(8) << 20)
+
+int mc_kv_create(struct mc_kv *kv, uint64_t hint, struct mc_kv_writer **ret)
+{
+	struct mc_kv_writer *w = calloc(1, sizeof(*w));
+	uint64_t want;
+	bool room;
+	int r;
+
+	if (w == NULL)
+		return -ENOMEM;
+	mc_mutex_lock(&kv->lock);
+	want = hint > 0 ? hint : kv->typical;
+	want = (want + 4095) / 4096 * 4096;
+	room = kv_room_locked(kv, want);
+	if (!room) {
+		mc_mutex_unlock(&kv->lock);
+		kv_make_room(kv, want);
+		mc_mutex_lock(&kv->lock);
+		room = kv_room_locked(kv, want);
+	}
+	if (room) {
+		kv->dirty += want;
+		kv->n_writers++;
+	}
+	mc_mutex_unlock(&kv->lock);
+	r = room ? kv_file_take(kv, want, &w->file) : -EAGAIN;
+	if (r < 0) {
+		if (room) {
+			mc_mutex_lock(&kv->lock);
+			kv->dirty -= want;
+			kv->n_writers--;
+			mc_mutex_unlock(&kv->lock);
+		}
+		free(w);
+		return r == -ENOSPC ? -EAGAIN : r;
+	}
+	w->kv = kv;
+	w->reserved = want;
+	*ret = w;
+	return 0;
+}
+
+int mc_kv_writer_fd(const struct mc_kv_writer *w)
+{
+	return w->file->fd;
+}
+
+static void writer_free(struct mc_kv_writer *w)
+{
+	struct mc_kv *kv = w->kv;
+
+	if (w->file != NULL)
+		kv_file_give(kv, w->file);
+	mc_mutex_lock(&kv->lock);
+	assert(kv->dirty >= w->reserved && kv->n_writers > 0);
+	kv->dirty -= w->reserved;
+	kv->n_writers--;
+	kv_room_changed_locked(kv);
+	mc_mutex_unlock(&kv->lock);
+	free(w);
+}
+
+void mc_kv_discard(struct mc_kv_writer *w)
+{
+	writer_free(w);
+}
+
+/* ---- sealing */
+
+static int read_all(int fd, char *buf, uint64_t size)
+{
+	for (uint64_t at = 0; at < size;) {
+		ssize_t n = pread(fd, buf + at, size - at, (off_t)at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		at += (uint64_t)n;
+	}
+	return 0;
+}
+
+static void checksum(struct kv_object *obj, const char *bytes)
+{
+	uint32_t *crc = obj->size <= MC_BLOCK_SIZE ? &obj->crc.one : obj->crc.many;
+
+	for (uint64_t b = 0; b < mc_block_count(obj->size); b++)
+		crc[b] = mc_crc32c(0, bytes + (b << MC_BLOCK_SHIFT), mc_block_len(obj->size, b));
+}
+
+static int seal_small(struct mc_kv_writer *w, struct kv_object *obj, struct kv_res *res)
+{
+	char *to;
+	int r;
+
+	if (obj->size == 0)
+		return 0;
+	r = mc_slab_alloc(w->kv->slab, MC_SLAB_DATA, (uint32_t)obj->size, &res->data);
+	if (r == -ENOSPC) {
+		kv_make_room(w->kv, MC_SLAB_PIECE);
+		r = mc_slab_alloc(w->kv->slab, MC_SLAB_DATA, (uint32_t)obj->size, &res->data);
+	}
+	if (r < 0)
+		return r;
+	to = mc_slab_ptr(w->kv->slab, res->data);
+	r = read_all(w->file->fd, to, obj->size);
+	if (r == 0)
+		checksum(obj, to);
+	return r;
+}
+
+/* Somebody may still store through a mapping of the file: its bytes as they are now, elsewhere. */
+static int copy_file(struct mc_kv_writer *w, uint64_t size)
+{
+	struct kv_file *copy;
+	int r = kv_file_take(w->kv, size, &copy);
+
+	if (r < 0)
+		return r;
+	for (uint64_t at = 0; at < size && r == 0;) {
+		off_t from = (off_t)at, to = (off_t)at;
+		ssize_t n = copy_file_range(w->file->fd, &from, copy->fd, &to, size - at, 0);
+
+		if (n <= 0)
+			r = n < 0 ? -errno : -EIO;
+		else
+			at += (uint64_t)n;
+	}
+	if (r < 0) {
+		kv_file_give(w->kv, copy);
+		return r;
+	}
+	kv_file_give(w->kv, w->file);
+	w->file = copy;
+	return 0;
+}
+
+/* The writer's file becomes the object's; what lies beyond the end is given back. */
+static int seal_file(struct mc_kv_writer *w, struct kv_object *obj, struct kv_res *res, bool copy)
+{
+	struct mc_kv *kv = w->kv;
+	uint64_t bytes = kv_res_bytes(obj);
+	int r = copy ? copy_file(w, obj->size) : 0;
+	char *map;
+
+	if (r < 0)
+		return r;
+	/* To the same size: frees the memory beyond it. */
+	if (ftruncate(w->file->fd, (off_t)obj->size) != 0)
+		return -errno;
+	/* A hole would have no memory; reading it through a full tmpfs is a SIGBUS. */
+	if (fallocate(w->file->fd, 0, 0, (off_t)obj->size) != 0)
+		return errno == EINTR ? -EAGAIN : -errno;
+	map = mmap(NULL, obj->size, PROT_READ, MAP_SHARED | MAP_POPULATE, w->file->fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	checksum(obj, map);
+	munmap(map, obj->size);
+	mc_mutex_lock(&kv->lock);
+	kv->used += bytes;
+	kv->used -= w->file->room;
+	mc_mutex_unlock(&kv->lock);
+	w->file->room = bytes;
+	res->is_file = true;
+	res->data = w->file->id;
+	return 0;
+}
+
+static int seal(struct mc_kv_writer *w, struct kv_object *obj, struct kv_res *res, const char *key,
+	bool copy)
+{
+	int r;
+
+	if (getrandom(obj->version, sizeof(obj->version), 0) != (ssize_t)sizeof(obj->version))
+		return -EIO;
+	r = obj->size < KV_SMALL ? seal_small(w, obj, res) : seal_file(w, obj, res, copy);
+	if (r == 0)
+		r = kv_meta_write(w->kv, obj, key, res);
+	return r == -EAGAIN ? -EIO : r;
+}
+
+/* ---- entering the index */
+
+/* The gate of key is closed; *ret_old is what must be dropped. */
+static int enter_locked(struct mc_kv *kv, const char *key, struct kv_object *obj, unsigned flags,
+	struct kv_object **ret_old) MC_REQUIRES(kv->lock)
+{
+	const char *name;
+	size_t len;
+	struct kv_dir *dir = kv_index_parent(kv->index, key, &name, &len);
+	struct kv_object *old = kv_index_find(kv->index, key);
+	int r;
+
+	if (dir == NULL)
+		return -ENOENT;
+	if (old != NULL && (flags & MC_KV_NOREPLACE) != 0)
+		return -EEXIST;
+	if (kv_index_dir(kv->index, key, strlen(key)) != NULL)
+		return -EISDIR;
+	if (old != NULL) {
+		kv_settle_locked(kv, old);
+		if (kv_has_copy(old)) {
+			mc_mutex_unlock(&kv->lock);
+			r = kv_forget(kv, key, old);
+			mc_mutex_lock(&kv->lock);
+			if (r < 0)
+				return r;
+		}
+		dir = kv_index_parent(kv->index, key, &name, &len);
+		if (dir == NULL)
+			return -ENOENT;
+	}
+	r = kv_index_insert(dir, obj, ret_old);
+	if (r < 0)
+		return r;
+	if (*ret_old != NULL)
+		kv_unlist_locked(kv, *ret_old);
+	mc_policy_insert(kv->policy, &obj->res->policy, kv_key_hash(key), obj->size + 1);
+	obj->state = MC_KV_DIRTY;
+	kv->dirty += obj->size;
+	kv_dirty_add_locked(kv, obj->res);
+	return 0;
+}
+
+static void learn_typical_locked(struct mc_kv *kv, uint64_t size) MC_REQUIRES(kv->lock)
+{
+	uint64_t t = kv->typical - kv->typical / 16;
+
+	if (size > t)
+		t = size;
+	if (t < TYPICAL_MIN)
+		t = TYPICAL_MIN;
+	kv->typical = t > TYPICAL_MAX ? TYPICAL_MAX : (t + 4095) / 4096 * 4096;
+}
+
+static int publish(struct mc_kv *kv, struct mc_kv_writer *w, const char *key, struct kv_object *obj,
+	unsigned flags)
+{
+	struct kv_object *old = NULL;
+	struct kv_gate gate;
+	int r;
+
+	mc_mutex_lock(&kv->lock);
+	r = kv_ready_locked(kv);
+	if (r == 0) {
+		kv_gate_enter_locked(kv, key, NULL, &gate);
+		r = enter_locked(kv, key, obj, flags, &old);
+		kv_gate_leave_locked(kv, &gate);
+	}
+	if (r == 0)
+		learn_typical_locked(kv, obj->size);
+	if (old != NULL)
+		kv_object_drop_locked(kv, old);
+	mc_mutex_unlock(&kv->lock);
+	return r;
+}
+
+int mc_kv_publish(struct mc_kv_writer *w, const char *key, const struct timespec *mtime,
+	unsigned flags, bool copy, struct mc_kv_attr *ret)
+{
+	struct mc_kv *kv = w->kv;
+	struct kv_object *obj = NULL;
+	struct kv_res *res = calloc(1, sizeof(*res));
+	const char *slash = strrchr(key, '/'), *name = slash != NULL ? slash + 1 : key;
+	enum mc_kv_ack ack = kv->opts.ack;
+	struct stat st;
+	int r = kv_key_check(key);
+
+	if (r == 0 && fstat(w->file->fd, &st) != 0)
+		r = -errno;
+	if (r == 0)
+		obj = kv_object_new(name, strlen(name), (uint64_t)st.st_size);
+	if (r == 0 && (obj == NULL || res == NULL))
+		r = -ENOMEM;
+	if (r == 0) {
+		obj->mtime_ns = mtime->tv_sec * INT64_C(1000000000) + mtime->tv_nsec;
+		obj->res = res;
+		res->obj = obj;
+		res->ready = true;
+		r = seal(w, obj, res, key, copy);
+	}
+	if (r == 0)
+		r = publish(kv, w, key, obj, flags);
+	if (r == 0 && res->is_file) {
+		/* The object's now. */
+		close(w->file->fd);
+		free(w->file);
+		w->file = NULL;
+		atomic_fetch_add(&kv->puts, 1);
+	} else if (r == 0) {
+		atomic_fetch_add(&kv->puts, 1);
+	} else if (res != NULL) {
+		if (res->is_file)
+			res->data = 0; /* still the writer's */
+		if (obj == NULL)
+			free(res);
+	}
+	if (r == 0 && w->synced && ack == MC_KV_ACK_DRAM)
+		ack = MC_KV_ACK_NVME;
+	writer_free(w);
+	if (r == 0 && ack != MC_KV_ACK_DRAM)
+		r = kv_wait_safe(kv, obj, ack == MC_KV_ACK_REMOTE);
+	mc_mutex_lock(&kv->lock);
+	if (r == 0 && ret != NULL)
+		kv_attr_locked(kv_now(obj), ret);
+	if (obj != NULL)
+		kv_object_drop_locked(kv, obj);
+	mc_mutex_unlock(&kv->lock);
+	kv_reap(kv);
+	return r;
+}
+
+int mc_kv_writer_sync(struct mc_kv_writer *w, const char *key)
+{
+	int r = kv_key_check(key);
+
+	if (r == 0)
+		r = kv_can_persist(w->kv);
+	if (r == 0)
+		w->synced = true;
+	return r;
+}

@@ -1,0 +1,208 @@
+/*
+ * Reads by range of objects that are not in DRAM: whole blocks from NVMe, else from the remote,
+ * each verified against the checksum of the version that the handle is bound to. Bytes of another
+ * version never pass: they do not match.
+ */
+#include "tier/kv-impl.h"
+
+#include "tier/digest.h"
+
+#include <string.h>
+
+struct range {
+	struct mc_kv_read *r;
+	struct kv_object *obj; /* a reference */
+	uint64_t first;        /* block */
+	unsigned n, i;         /* blocks, and which is being read */
+	struct kv_block *blocks[MC_KV_READ_IOV];
+	struct mc_kv_log_read nvme;
+	struct mc_remote_read remote;
+	char path[KV_REMOTE_PATH];
+	int res_nvme;
+};
+
+void kv_block_put(struct kv_block *b)
+{
+	if (atomic_fetch_sub(&b->refs, 1) == 1)
+		free(b);
+}
+
+static void next_block(struct range *g);
+
+static void range_done(struct range *g, int res)
+{
+	struct mc_kv_read *r = g->r;
+	struct mc_kv *kv = r->obj->kv;
+	struct kv_block *last = NULL;
+	uint64_t at = r->off;
+
+	r->n_iov = 0;
+	for (unsigned i = 0; i < g->n && res == 0; i++) {
+		uint64_t start = (g->first + i) << MC_BLOCK_SHIFT;
+		uint64_t end = start + mc_block_len(g->obj->size, g->first + i);
+		uint64_t to = r->off + r->len < end ? r->off + r->len : end;
+
+		r->iov[r->n_iov++] = (struct iovec){
+			.iov_base = g->blocks[i]->bytes + (at - start), .iov_len = to - at};
+		at = to;
+	}
+	mc_mutex_lock(&kv->lock);
+	if (res == 0 && g->n > 0) { /* a sequential reader comes back to the last one */
+		last = r->obj->last;
+		r->obj->last = g->blocks[g->n - 1];
+		atomic_fetch_add(&r->obj->last->refs, 1);
+	}
+	kv_object_drop_locked(kv, g->obj);
+	mc_mutex_unlock(&kv->lock);
+	kv_reap(kv);
+	if (last != NULL)
+		kv_block_put(last);
+	if (res == 0) {
+		r->priv[1] = g;
+	} else {
+		for (unsigned i = 0; i < g->n; i++)
+			if (g->blocks[i] != NULL)
+				kv_block_put(g->blocks[i]);
+		free(g);
+	}
+	r->done(r, res);
+}
+
+static bool block_matches(const struct range *g)
+{
+	uint64_t b = g->first + g->i;
+
+	return mc_crc32c(0, g->blocks[g->i]->bytes, mc_block_len(g->obj->size, b)) ==
+		kv_crcs(g->obj)[b];
+}
+
+static void remote_done(struct mc_remote_read *req, int res)
+{
+	struct range *g = req->ctx;
+
+	if (res == 0 && !block_matches(g))
+		res = -EBADMSG;
+	if (res < 0) {
+		range_done(g, res == -ETIMEDOUT ? res : -EIO);
+		return;
+	}
+	g->i++;
+	next_block(g);
+}
+
+static void read_remote(struct range *g)
+{
+	struct mc_kv *kv = g->r->obj->kv;
+	uint64_t b = g->first + g->i;
+
+	if (kv->opts.remote == NULL || g->path[0] == '\0') {
+		range_done(g, -EIO);
+		return;
+	}
+	g->remote = (struct mc_remote_read){
+		.path = g->path,
+		.off = b << MC_BLOCK_SHIFT,
+		.len = mc_block_len(g->obj->size, b),
+		.buf = g->blocks[g->i]->bytes,
+		.done = remote_done,
+		.ctx = g,
+	};
+	mc_remote_read(kv->opts.remote, &g->remote);
+}
+
+static void nvme_done(struct mc_kv_log_read *read, int res)
+{
+	struct range *g = read->ctx;
+
+	if (res == 0 && !block_matches(g))
+		res = -EBADMSG;
+	if (res < 0) {
+		read_remote(g);
+		return;
+	}
+	g->i++;
+	next_block(g);
+}
+
+static void next_block(struct range *g)
+{
+	struct mc_kv *kv = g->r->obj->kv;
+	uint64_t b = g->first + g->i;
+	struct mc_kv_loc loc;
+
+	if (g->i == g->n) {
+		range_done(g, 0);
+		return;
+	}
+	mc_mutex_lock(&kv->lock);
+	if (g->i == 0 && g->r->obj->last != NULL && g->r->obj->last->index == b) {
+		g->blocks[0] = g->r->obj->last;
+		atomic_fetch_add(&g->blocks[0]->refs, 1);
+	}
+	loc = kv_loc(kv_now(g->obj));
+	mc_mutex_unlock(&kv->lock);
+	if (g->blocks[g->i] != NULL) {
+		g->i++;
+		next_block(g);
+		return;
+	}
+	g->blocks[g->i] = aligned_alloc(4096, sizeof(struct kv_block) + MC_BLOCK_SIZE);
+	if (g->blocks[g->i] == NULL) {
+		range_done(g, -ENOMEM);
+		return;
+	}
+	atomic_store(&g->blocks[g->i]->refs, 1);
+	g->blocks[g->i]->index = b;
+	if (loc.segment == 0 || kv->log == NULL) {
+		read_remote(g);
+		return;
+	}
+	g->nvme = (struct mc_kv_log_read){
+		.loc = loc,
+		.size = g->obj->size,
+		.off = b << MC_BLOCK_SHIFT,
+		.len = mc_block_len(g->obj->size, b),
+		.buf = g->blocks[g->i]->bytes,
+		.done = nvme_done,
+		.ctx = g,
+	};
+	memcpy(g->nvme.version, g->obj->version, sizeof(g->nvme.version));
+	mc_kv_log_read(kv->log, &g->nvme);
+}
+
+void kv_range_read(struct mc_kv_read *r)
+{
+	struct mc_kv *kv = r->obj->kv;
+	struct range *g = calloc(1, sizeof(*g));
+	char key[KV_KEY_MAX + 1];
+	bool named;
+
+	if (g == NULL) {
+		r->done(r, -ENOMEM);
+		return;
+	}
+	g->r = r;
+	mc_mutex_lock(&kv->lock);
+	g->obj = kv_now(r->obj->obj);
+	g->obj->refs++;
+	named = g->obj->dir != NULL;
+	if (named)
+		kv_key_of(g->obj, key);
+	mc_mutex_unlock(&kv->lock);
+	if (named && kv_remote_path(key, g->path) < 0)
+		g->path[0] = '\0';
+	g->first = r->off >> MC_BLOCK_SHIFT;
+	if (r->len > 0)
+		g->n = (unsigned)(((r->off + r->len - 1) >> MC_BLOCK_SHIFT) - g->first + 1);
+	assert(g->n <= MC_KV_READ_IOV);
+	next_block(g);
+}
+
+void kv_range_end(struct mc_kv_read *r)
+{
+	struct range *g = r->priv[1];
+
+	for (unsigned i = 0; i < g->n; i++)
+		kv_block_put(g->blocks[i]);
+	free(g);
+}

@@ -1,0 +1,329 @@
+/*
+ * Recovery: the log's journal is replayed into an index of its own, beside the one that serves what
+ * was adopted from DRAM; at the end the two are merged. Until then what changes names waits, reads
+ * of adopted objects go on.
+ */
+#include "tier/kv-impl.h"
+
+#include <string.h>
+
+static struct kv_object *find_version(
+	struct kv_index *ix, const char *key, const uint8_t version[16])
+{
+	struct kv_object *obj = kv_index_find(ix, key);
+
+	return obj != NULL && memcmp(obj->version, version, 16) == 0 ? obj : NULL;
+}
+
+static void discard_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock)
+{
+	kv_index_remove(obj);
+	kv_unlist_locked(kv, obj);
+	kv_object_drop_locked(kv, obj);
+}
+
+/* A struct of the object under another key, entered in ix; what was there before is dropped. */
+static struct kv_object *enter_locked(
+	struct mc_kv *kv, struct kv_index *ix, const char *key, uint64_t size) MC_REQUIRES(kv->lock)
+{
+	const char *name;
+	size_t len;
+	struct kv_object *obj = NULL, *old;
+	struct kv_dir *dir;
+
+	if (kv_key_check(key) < 0 || kv_index_make_parents(ix, key) < 0)
+		return NULL;
+	dir = kv_index_parent(ix, key, &name, &len);
+	obj = kv_object_new(name, len, size);
+	if (obj == NULL)
+		return NULL;
+	if (kv_index_insert(dir, obj, &old) < 0)
+		old = NULL;
+	if (old != NULL)
+		kv_object_drop_locked(kv, old);
+	obj->state = MC_KV_CLEAN;
+	obj->refs--; /* the index's alone; without it, the caller's */
+	if (obj->dir == NULL) {
+		obj->refs = 1;
+		kv_object_drop_locked(kv, obj);
+		return NULL;
+	}
+	return obj;
+}
+
+static void on_put(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_loc *loc)
+{
+	struct mc_kv *kv = ctx;
+	struct kv_object *obj;
+
+	mc_mutex_lock(&kv->lock);
+	obj = enter_locked(kv, kv->replay, meta->key, meta->size);
+	if (obj != NULL) {
+		memcpy(obj->version, meta->version, sizeof(obj->version));
+		obj->mtime_ns = meta->mtime_s * INT64_C(1000000000) + meta->mtime_ns;
+		kv_loc_set(obj, loc);
+		kv_crcs_copy(obj, meta->crc);
+	}
+	mc_mutex_unlock(&kv->lock);
+	kv_reap(kv);
+}
+
+static void on_removed(void *ctx, const char *key, const uint8_t version[16])
+{
+	struct mc_kv *kv = ctx;
+	struct kv_object *obj;
+
+	mc_mutex_lock(&kv->lock);
+	obj = find_version(kv->replay, key, version);
+	if (obj != NULL)
+		discard_locked(kv, obj);
+	/* The crash came before its record in DRAM was cleared. */
+	obj = find_version(kv->index, key, version);
+	if (obj != NULL)
+		discard_locked(kv, obj);
+	mc_mutex_unlock(&kv->lock);
+	kv_reap(kv);
+}
+
+static struct kv_object *move_locked(struct mc_kv *kv, struct kv_object *obj, const char *to)
+	MC_REQUIRES(kv->lock)
+{
+	struct kv_object *moved = enter_locked(kv, obj->dir->index, to, obj->size);
+
+	if (moved == NULL)
+		return NULL;
+	memcpy(moved->version, obj->version, sizeof(moved->version));
+	moved->mtime_ns = obj->mtime_ns;
+	moved->loc = obj->loc;
+	kv_crcs_copy(moved, kv_crcs(obj));
+	moved->remotes = obj->remotes;
+	moved->flags = obj->flags;
+	moved->state = obj->state;
+	moved->res = obj->res;
+	if (moved->res != NULL)
+		moved->res->obj = moved;
+	kv_index_remove(obj);
+	obj->res = NULL;
+	obj->flags = KV_MOVED;
+	obj->next = moved;
+	moved->refs++;
+	kv_object_drop_locked(kv, obj);
+	return moved;
+}
+
+static void on_renamed(void *ctx, const char *from, const char *to)
+{
+	struct mc_kv *kv = ctx;
+	struct kv_object *obj, *adopted;
+
+	mc_mutex_lock(&kv->lock);
+	obj = kv_index_find(kv->replay, from);
+	if (obj != NULL)
+		obj = move_locked(kv, obj, to);
+	adopted = obj != NULL ? find_version(kv->index, from, obj->version) : NULL;
+	if (adopted != NULL) { /* the crash came before its record in DRAM was written anew */
+		uint64_t old_meta = adopted->res->meta;
+
+		if (kv_meta_write(kv, adopted, to, adopted->res) == 0)
+			kv_meta_clear(kv, old_meta);
+		move_locked(kv, adopted, to);
+	}
+	mc_mutex_unlock(&kv->lock);
+	kv_reap(kv);
+}
+
+static void remove_dir_locked(struct mc_kv *kv, struct kv_index *ix, const char *key)
+	MC_REQUIRES(kv->lock)
+{
+	struct kv_dir *d = kv_index_dir(ix, key, strlen(key));
+
+	if (d == NULL || d->parent == NULL || d->live > 0)
+		return;
+	if (d->meta != 0)
+		kv_meta_clear(kv, d->meta);
+	kv_index_remove_dir(d);
+}
+
+static int make_dir_locked(struct kv_index *ix, const char *key, uint64_t meta)
+{
+	size_t len = strlen(key), n;
+	struct kv_dir *d = kv_index_dir(ix, key, len);
+	const char *name;
+	int r = 0;
+
+	if (d == NULL && kv_index_find(ix, key) != NULL)
+		return -ENOTDIR;
+	if (d == NULL)
+		r = kv_index_make_parents(ix, key);
+	if (d == NULL && r == 0) {
+		struct kv_dir *parent = kv_index_parent(ix, key, &name, &n);
+
+		r = kv_index_add_dir(parent, name, n, &d);
+	}
+	if (r == 0 && meta != 0)
+		d->meta = meta;
+	return r;
+}
+
+static void on_dir(void *ctx, const char *key, bool made)
+{
+	struct mc_kv *kv = ctx;
+
+	if (kv_key_check(key) < 0)
+		return;
+	mc_mutex_lock(&kv->lock);
+	if (made)
+		make_dir_locked(kv->replay, key, 0);
+	else
+		remove_dir_locked(kv, kv->replay, key);
+	if (!made)
+		remove_dir_locked(kv, kv->index, key);
+	mc_mutex_unlock(&kv->lock);
+}
+
+static void on_pin(void *ctx, const char *key, bool pinned)
+{
+	struct mc_kv *kv = ctx;
+	struct kv_object *obj;
+
+	mc_mutex_lock(&kv->lock);
+	obj = kv_index_find(kv->replay, key);
+	if (obj != NULL)
+		obj->flags = (uint8_t)(pinned ? obj->flags | KV_PINNED : obj->flags & ~KV_PINNED);
+	mc_mutex_unlock(&kv->lock);
+}
+
+static void on_remote(void *ctx, const char *key, const uint8_t version[16], unsigned copies)
+{
+	struct mc_kv *kv = ctx;
+	struct kv_object *obj;
+
+	mc_mutex_lock(&kv->lock);
+	obj = find_version(kv->replay, key, version);
+	if (obj != NULL)
+		obj->remotes = (uint8_t)(copies < 255 ? copies : 255);
+	mc_mutex_unlock(&kv->lock);
+}
+
+/* ---- merging */
+
+struct stale {
+	struct mc_kv *kv;
+	uint8_t version[16];
+	struct mc_kv_loc loc;
+	char key[];
+};
+
+/* The log holds a version that DRAM has replaced: it must not come back. */
+static void remove_stale(void *ctx)
+{
+	struct stale *s = ctx;
+
+	mc_kv_log_remove(s->kv->log, s->key, s->version, &s->loc);
+	free(s);
+}
+
+static void note_stale(struct mc_kv *kv, const struct kv_object *obj, const char *key)
+{
+	size_t len = strlen(key);
+	struct stale *s = malloc(sizeof(*s) + len + 1);
+
+	if (s == NULL)
+		return;
+	*s = (struct stale){.kv = kv, .loc = kv_loc(obj)};
+	memcpy(s->version, obj->version, sizeof(s->version));
+	memcpy(s->key, key, len + 1);
+	if (kv_work_add(kv->work, remove_stale, s) < 0)
+		free(s);
+}
+
+/* The adopted object is what the log has: it is clean, and has one struct. */
+static void unite_locked(struct mc_kv *kv, struct kv_object *adopted, struct kv_object *cold)
+	MC_REQUIRES(kv->lock)
+{
+	struct kv_res *res = adopted->res;
+
+	if (adopted->state == MC_KV_DIRTY) {
+		kv_dirty_remove_locked(kv, res);
+		kv->dirty -= adopted->size;
+	}
+	cold->res = res;
+	res->obj = cold;
+	cold->hits = adopted->hits;
+	cold->flags |= adopted->flags & KV_PINNED;
+	adopted->res = NULL;
+	adopted->flags = KV_MOVED;
+	adopted->next = cold;
+	cold->refs++;
+	kv_object_drop_locked(kv, adopted);
+}
+
+static void merge_object_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock)
+{
+	char key[KV_KEY_MAX + 1];
+	struct kv_object *cold, *old = NULL;
+	const char *name;
+	size_t len;
+
+	kv_key_of(obj, key);
+	cold = kv_index_find(kv->replay, key);
+	kv_index_remove(obj);
+	if (cold != NULL && memcmp(cold->version, obj->version, 16) == 0) {
+		unite_locked(kv, obj, cold);
+		return;
+	}
+	if (cold != NULL)
+		note_stale(kv, cold, key);
+	if (kv_index_make_parents(kv->replay, key) == 0 &&
+		kv_index_insert(kv_index_parent(kv->replay, key, &name, &len), obj, &old) == 0 &&
+		old != NULL)
+		kv_object_drop_locked(kv, old);
+	kv_object_drop_locked(kv, obj);
+}
+
+static void merge_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	struct kv_index *adopted = kv->index;
+	char key[KV_KEY_MAX + 1];
+
+	for (uint64_t b = 0; b < adopted->n_dir_buckets; b++)
+		for (struct kv_dir *d = adopted->dirs[b]; d != NULL; d = d->next) {
+			kv_dir_key_of(d, key);
+			make_dir_locked(kv->replay, key, d->meta);
+		}
+	for (uint64_t b = 0; b < adopted->n_buckets; b++)
+		while (adopted->objects[b] != NULL)
+			merge_object_locked(kv, adopted->objects[b]);
+	kv->index = kv->replay;
+	kv->replay = NULL;
+	kv_index_close(adopted);
+}
+
+static void on_done(void *ctx, int res)
+{
+	struct mc_kv *kv = ctx;
+
+	mc_mutex_lock(&kv->lock);
+	merge_locked(kv);
+	if (res < 0)
+		kv->degraded = "kv: the journal on NVMe could not be read to its end, see the log";
+	kv->recovering = false;
+	mc_cond_broadcast(&kv->change);
+	mc_cond_signal(&kv->flush);
+	mc_mutex_unlock(&kv->lock);
+	kv_reap(kv);
+}
+
+void kv_replay_ops(struct mc_kv *kv, struct mc_kv_log_replay *ret)
+{
+	*ret = (struct mc_kv_log_replay){
+		.put = on_put,
+		.removed = on_removed,
+		.renamed = on_renamed,
+		.dir = on_dir,
+		.pin = on_pin,
+		.remote = on_remote,
+		.done = on_done,
+		.ctx = kv,
+	};
+}

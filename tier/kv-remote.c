@@ -1,0 +1,407 @@
+/*
+ * The remote below the KV store: kv/<2 hex>/<2 hex>/<SHA-256 of the key>, published whole. What is
+ * read there is believed only when footer, version and checksums fit.
+ */
+#include "tier/kv-impl.h"
+
+#include "tier/digest.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define TAIL 65536
+#define ABSENT_NS UINT64_C(1000000000)  /* a key the remote did not know is asked for again then */
+#define REPLICA_NS UINT64_C(1000000000) /* after the last close or rename */
+#define REPLICAS_AT_ONCE 4
+#define VERSIONS_TRIED 4
+
+int kv_remote_path(const char *key, char *ret)
+{
+	uint8_t digest[MC_SHA256_SIZE];
+	char hex[MC_SHA256_HEX + 1];
+	int r = mc_sha256(key, strlen(key), digest);
+
+	if (r < 0)
+		return r;
+	mc_hex_encode(digest, sizeof(digest), hex);
+	snprintf(ret, KV_REMOTE_PATH, "kv/%.2s/%.2s/%s", hex, hex + 2, hex);
+	return 0;
+}
+
+/* ---- publishing */
+
+/* A private map of the file with room for a footer behind it: nothing is copied but its last page.
+ */
+static char *map_with_room(struct mc_kv *kv, uint64_t file, uint64_t size, size_t total)
+{
+	cleanup_close int fd = kv_file_open(kv, file, O_RDONLY);
+	char *base;
+
+	if (fd < 0)
+		return NULL;
+	base = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (base == MAP_FAILED)
+		return NULL;
+	if (mmap(base, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) ==
+		MAP_FAILED) {
+		munmap(base, total);
+		return NULL;
+	}
+	return base;
+}
+
+int kv_remote_put(
+	struct mc_kv *kv, const struct mc_kv_meta *meta, const void *buf, const struct kv_res *res)
+{
+	size_t total = meta->size + kv_footer_len(meta->n_crc, strlen(meta->key));
+	bool mapped = res != NULL && res->is_file;
+	char path[KV_REMOTE_PATH], *all;
+	int r = kv_remote_path(meta->key, path);
+
+	if (r < 0)
+		return r;
+	all = mapped ? map_with_room(kv, res->data, meta->size, total) : malloc(total);
+	if (all == NULL)
+		return -ENOMEM;
+	if (!mapped)
+		memcpy(all, buf, meta->size);
+	kv_footer_write(meta, all + meta->size);
+	r = mc_remote_put(kv->opts.remote, path, all, total, 0, NULL);
+	if (mapped)
+		munmap(all, total);
+	else
+		free(all);
+	return r;
+}
+
+/* ---- reading */
+
+struct wait_read {
+	struct mc_remote_read req;
+	struct mc_mutex lock;
+	struct mc_cond done;
+	bool is_done MC_GUARDED_BY(lock);
+	int res MC_GUARDED_BY(lock);
+};
+
+static void wait_done(struct mc_remote_read *req, int res)
+{
+	struct wait_read *w = req->ctx;
+
+	mc_mutex_lock(&w->lock);
+	w->is_done = true;
+	w->res = res;
+	mc_cond_signal(&w->done);
+	mc_mutex_unlock(&w->lock);
+}
+
+static int read_range(struct mc_kv *kv, const char *path, uint64_t off, uint32_t len, void *buf,
+	const struct mc_guard *guard)
+{
+	struct wait_read w = {.req = {.path = path,
+				      .off = off,
+				      .len = len,
+				      .buf = buf,
+				      .guard = *guard,
+				      .done = wait_done}};
+	int r;
+
+	mc_mutex_init(&w.lock);
+	mc_cond_init(&w.done);
+	w.req.ctx = &w;
+	mc_remote_read(kv->opts.remote, &w.req);
+	mc_mutex_lock(&w.lock);
+	while (!w.is_done)
+		mc_cond_wait(&w.done, &w.lock);
+	r = w.res;
+	mc_mutex_unlock(&w.lock);
+	mc_cond_done(&w.done);
+	mc_mutex_done(&w.lock);
+	return r;
+}
+
+static int read_tail(struct mc_kv *kv, const char *path, const struct mc_remote_attr *attr,
+	size_t len, char *buf)
+{
+	struct mc_guard guard = {.set = true,
+		.size = attr->size,
+		.mtime_s = attr->mtime_s,
+		.mtime_ns = attr->mtime_ns};
+	int r = 0;
+
+	for (size_t at = 0; at < len && r == 0;) {
+		size_t n = len - at < MC_BLOCK_SIZE ? len - at : MC_BLOCK_SIZE;
+
+		r = read_range(kv, path, attr->size - len + at, (uint32_t)n, buf + at, &guard);
+		at += n;
+	}
+	return r;
+}
+
+static int footer_once(struct mc_kv *kv, const char *path, struct kv_footer *ret)
+{
+	struct mc_remote_attr attr;
+	int r = mc_remote_stat(kv->opts.remote, path, &attr, NULL);
+	size_t need = TAIL;
+
+	if (r < 0)
+		return r;
+	if (attr.type != MC_REMOTE_FILE || attr.size == 0)
+		return -EBADMSG;
+	do {
+		size_t len = attr.size < need ? (size_t)attr.size : need;
+		cleanup_free char *buf = malloc(len);
+
+		if (buf == NULL)
+			return -ENOMEM;
+		r = read_tail(kv, path, &attr, len, buf);
+		if (r == 0)
+			r = kv_footer_parse(buf, len, attr.size, ret, &need);
+	} while (r == -EAGAIN);
+	return r;
+}
+
+int kv_remote_footer(struct mc_kv *kv, const char *key, struct kv_footer *ret)
+{
+	char path[KV_REMOTE_PATH];
+	int r = kv_remote_path(key, path);
+
+	if (r == 0)
+		r = -ESTALE;
+	for (int i = 0; i < VERSIONS_TRIED && r == -ESTALE; i++)
+		r = footer_once(kv, path, ret);
+	if (r == 0 && strcmp(ret->key, key) != 0) {
+		kv_footer_done(ret);
+		return -EBADMSG;
+	}
+	return r == -ESTALE ? -EIO : r;
+}
+
+int kv_remote_get(struct mc_kv *kv, const char *key, const struct kv_object *obj, char *buf)
+{
+	size_t max = obj->size + kv_footer_len((uint32_t)mc_block_count(obj->size), KV_KEY_MAX);
+	cleanup_free void *all = NULL;
+	struct kv_footer f;
+	char path[KV_REMOTE_PATH];
+	size_t len, need;
+	int r = kv_remote_path(key, path);
+
+	if (r == 0)
+		r = mc_remote_get(kv->opts.remote, path, max, &all, &len, NULL);
+	if (r == -EFBIG)
+		return -ESTALE;
+	if (r == 0)
+		r = kv_footer_parse(all, len, len, &f, &need);
+	if (r < 0)
+		return r;
+	if (memcmp(f.version, obj->version, sizeof(f.version)) != 0 || f.size != obj->size)
+		r = -ESTALE;
+	for (uint64_t b = 0; b < mc_block_count(obj->size) && r == 0; b++)
+		if (mc_crc32c(0, (char *)all + (b << MC_BLOCK_SHIFT), mc_block_len(obj->size, b)) !=
+			kv_crcs(obj)[b])
+			r = -EBADMSG;
+	kv_footer_done(&f);
+	if (r == 0)
+		memcpy(buf, all, obj->size);
+	return r;
+}
+
+/* ---- lookup */
+
+/* Enters what the remote has; the gate of key is closed. */
+static int enter_found_locked(struct mc_kv *kv, const char *key, const struct kv_footer *f,
+	struct mc_kv_attr *ret) MC_REQUIRES(kv->lock)
+{
+	struct kv_object *obj = kv_index_find(kv->index, key), *old = NULL;
+	const char *name;
+	size_t len;
+	int r = 0;
+
+	if (obj != NULL) { /* put here meanwhile, or found by another */
+		kv_attr_locked(obj, ret);
+		return 0;
+	}
+	if (kv_index_dir(kv->index, key, strlen(key)) != NULL)
+		return -ENOENT;
+	r = kv_index_make_parents(kv->index, key);
+	if (r < 0)
+		return r == -ENOTDIR ? -ENOENT : r;
+	name = strrchr(key, '/') != NULL ? strrchr(key, '/') + 1 : key;
+	obj = kv_object_new(name, strlen(name), f->size);
+	if (obj == NULL)
+		return -ENOMEM;
+	memcpy(obj->version, f->version, sizeof(obj->version));
+	obj->mtime_ns = f->mtime_ns;
+	kv_crcs_copy(obj, f->crc);
+	obj->state = MC_KV_CLEAN;
+	obj->remotes = 1;
+	r = kv_index_insert(kv_index_parent(kv->index, key, &name, &len), obj, &old);
+	assert(old == NULL);
+	if (r == 0)
+		kv_attr_locked(obj, ret);
+	kv_object_drop_locked(kv, obj);
+	return r;
+}
+
+static struct kv_absent *absent_slot(struct mc_kv *kv, uint64_t hash) MC_REQUIRES(kv->lock)
+{
+	return &kv->absent[hash % KV_ABSENT];
+}
+
+int mc_kv_lookup_remote(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret)
+{
+	uint64_t hash = kv_key_hash(key);
+	struct kv_footer f;
+	struct kv_gate gate;
+	bool absent;
+	int r = mc_kv_lookup(kv, key, ret);
+
+	if (r == 0 || kv_key_check(key) < 0)
+		return r;
+	mc_mutex_lock(&kv->lock);
+	r = kv_ready_locked(kv);
+	absent = absent_slot(kv, hash)->hash == hash &&
+		absent_slot(kv, hash)->until_ns > mc_now_ns();
+	mc_mutex_unlock(&kv->lock);
+	if (r < 0)
+		return r;
+	if (mc_kv_lookup(kv, key, ret) == 0)
+		return 0;
+	if (absent || kv->opts.remote == NULL || kv_delete_pending(kv, key))
+		return -ENOENT;
+	r = kv_remote_footer(kv, key, &f);
+	mc_mutex_lock(&kv->lock);
+	if (r == -ENOENT || r == -EBADMSG)
+		*absent_slot(kv, hash) =
+			(struct kv_absent){.hash = hash, .until_ns = mc_now_ns() + ABSENT_NS};
+	if (r == 0) {
+		kv_gate_enter_locked(kv, key, NULL, &gate);
+		/* Removed here while the remote was asked: what it said is not so any more. */
+		r = kv_delete_pending_locked(kv, key) ? -ENOENT
+						      : enter_found_locked(kv, key, &f, ret);
+		kv_gate_leave_locked(kv, &gate);
+		kv_footer_done(&f);
+	}
+	mc_mutex_unlock(&kv->lock);
+	kv_reap(kv);
+	return r == -EBADMSG ? -ENOENT : r;
+}
+
+/* ---- ending and copying */
+
+int kv_forget(struct mc_kv *kv, const char *key, struct kv_object *obj)
+{
+	struct mc_kv_loc loc = kv_loc(obj);
+	int r = 0;
+
+	if (obj->remotes > 0)
+		r = kv_delete_add(kv, key, obj->version);
+	if (r == 0 && obj->loc.segment != 0)
+		r = mc_kv_log_remove(kv->log, key, obj->version, &loc);
+	return r;
+}
+
+void kv_replica_want_locked(struct mc_kv *kv, struct kv_res *r)
+{
+	if (kv->opts.replicas == 0 || kv->opts.remote == NULL || r->obj->remotes > 0)
+		return;
+	assert(r->next == NULL);
+	r->prev = kv->replica_list.prev;
+	r->next = &kv->replica_list;
+	r->prev->next = r;
+	kv->replica_list.prev = r;
+}
+
+struct copy {
+	struct mc_kv *kv;
+	struct kv_object *obj; /* a reference; BUSY */
+	struct kv_res *res;    /* a pin */
+	char key[];
+};
+
+static void copy_job(void *ctx)
+{
+	struct copy *c = ctx;
+	struct mc_kv *kv = c->kv;
+	struct kv_object *obj = c->obj;
+	struct mc_kv_meta meta = {.key = c->key,
+		.size = obj->size,
+		.mtime_s = kv_floor_s(obj->mtime_ns),
+		.mtime_ns =
+			(uint32_t)(obj->mtime_ns - kv_floor_s(obj->mtime_ns) * INT64_C(1000000000)),
+		.n_crc = (uint32_t)mc_block_count(obj->size),
+		.crc = kv_crcs(obj)};
+	char *buf = kv_res_map(kv, c->res, obj->size);
+	int r = buf != NULL ? 0 : -ENOMEM;
+
+	memcpy(meta.version, obj->version, sizeof(meta.version));
+	if (r == 0)
+		r = kv_remote_put(kv, &meta, buf, c->res);
+	if (buf != NULL)
+		kv_res_unmap(kv, c->res, obj->size);
+	if (r == 0 && kv->log != NULL)
+		mc_kv_log_remote(kv->log, c->key, obj->version, 1);
+	mc_mutex_lock(&kv->lock);
+	obj->flags &= (uint8_t)~KV_BUSY;
+	c->res->pins--;
+	kv->n_copies--;
+	if (r == 0) {
+		obj->remotes = 1;
+		kv_meta_note(kv, obj);
+	} else {
+		kv->copy_retry_ns = mc_now_ns() + REPLICA_NS;
+		kv_replica_want_locked(kv, c->res);
+	}
+	kv_object_drop_locked(kv, obj);
+	mc_cond_broadcast(&kv->change);
+	mc_mutex_unlock(&kv->lock);
+	kv_reap(kv);
+	free(c);
+}
+
+/* The next object whose copy is due, made busy. */
+static struct copy *take_copy_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	uint64_t now = mc_now_ns();
+
+	if (kv->n_copies >= REPLICAS_AT_ONCE || now < kv->copy_retry_ns || kv->closing)
+		return NULL;
+	for (struct kv_res *r = kv->replica_list.next; r != &kv->replica_list; r = r->next) {
+		char key[KV_KEY_MAX + 1];
+		struct copy *c;
+		size_t len;
+
+		if (now - r->dirty_ns < REPLICA_NS)
+			return NULL; /* the list is by time, nearly */
+		if (r->obj->state != MC_KV_CLEAN || kv_gate_closed_locked(kv, r->obj))
+			continue;
+		len = kv_key_of(r->obj, key);
+		c = malloc(sizeof(*c) + len + 1);
+		if (c == NULL)
+			return NULL;
+		*c = (struct copy){.kv = kv, .obj = r->obj, .res = r};
+		memcpy(c->key, key, len + 1);
+		kv_dirty_remove_locked(kv, r);
+		r->obj->flags |= KV_BUSY;
+		r->obj->refs++;
+		r->pins++;
+		kv->n_copies++;
+		return c;
+	}
+	return NULL;
+}
+
+void kv_replicas_tick(struct mc_kv *kv)
+{
+	struct copy *c;
+
+	do {
+		mc_mutex_lock(&kv->lock);
+		c = take_copy_locked(kv);
+		mc_mutex_unlock(&kv->lock);
+		if (c != NULL && kv_work_add(kv->work, copy_job, c) < 0)
+			copy_job(c);
+	} while (c != NULL);
+}

@@ -1,0 +1,350 @@
+/* The KV store: opening, closing, the life of objects, figures. */
+#include "tier/kv-impl.h"
+
+#include "tier/dram-mount.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#define WORKERS 8
+#define FIRST_TYPICAL (UINT64_C(1) << 20)
+
+/* ---- objects */
+
+void kv_object_drop_locked(struct mc_kv *kv, struct kv_object *obj)
+{
+	while (obj != NULL) {
+		struct kv_object *moved = NULL;
+
+		assert(obj->refs > 0);
+		if (--obj->refs > 0)
+			return;
+		if ((obj->flags & KV_MOVED) != 0)
+			moved = obj->next;
+		if (obj->res != NULL && mc_policy_linked(&obj->res->policy))
+			mc_policy_remove(kv->policy, &obj->res->policy);
+		obj->next = kv->garbage;
+		kv->garbage = obj;
+		obj = moved;
+	}
+}
+
+void kv_reap(struct mc_kv *kv)
+{
+	struct kv_object *list, *obj;
+
+	mc_mutex_lock(&kv->lock);
+	list = kv->garbage;
+	kv->garbage = NULL;
+	mc_mutex_unlock(&kv->lock);
+	while ((obj = list) != NULL) {
+		list = obj->next;
+		if (obj->res != NULL)
+			kv_res_free(kv, obj->res, obj->size);
+		if (mc_block_count(obj->size) > 1)
+			free(obj->crc.many);
+		free(obj);
+	}
+}
+
+void kv_event(struct mc_kv *kv, const char *event, const char *text)
+{
+	if (kv->opts.event != NULL)
+		kv->opts.event(kv->opts.event_ctx, event, text);
+}
+
+/* ---- open */
+
+static int copy_opts(struct mc_kv *kv, const struct mc_kv_opts *opts)
+{
+	kv->opts = *opts;
+	kv->opts.dram_dir = strdup(opts->dram_dir);
+	kv->opts.nvme_dir = opts->nvme_dir != NULL ? strdup(opts->nvme_dir) : NULL;
+	kv->opts.node = opts->node != NULL ? strdup(opts->node) : NULL;
+	if (kv->opts.dram_dir == NULL || (opts->nvme_dir != NULL && kv->opts.nvme_dir == NULL) ||
+		(opts->node != NULL && kv->opts.node == NULL))
+		return -ENOMEM;
+	if (kv->opts.dirty_bound == 0)
+		kv->opts.dirty_bound = opts->dram_capacity / 2;
+	kv->deadline_ns = (opts->deadline_ms != 0 ? opts->deadline_ms : 30000) * UINT64_C(1000000);
+	return 0;
+}
+
+static int open_dram(struct mc_kv *kv, struct mc_err *err)
+{
+	const char *dir = kv->opts.dram_dir;
+	struct mc_dram_mount mount;
+	bool adopted;
+	char path[4200];
+	int r = mc_dram_mount_mkdir(dir);
+
+	if (r < 0)
+		return mc_err_set(err, r, "kv: %s: %s", dir, strerror(-r));
+	mc_dram_mount_open(dir, kv->opts.dram_capacity, &mount);
+	kv->mounted = mount.mounted;
+	if (mount.mounted && !mount.fresh)
+		mc_dram_mount_resize(dir, kv->opts.dram_capacity);
+	snprintf(path, sizeof(path), "%s/LOCK", dir);
+	kv->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (kv->lock_fd < 0 || flock(kv->lock_fd, LOCK_EX | LOCK_NB) != 0)
+		return mc_err_set(err, -errno, "kv: %s: another daemon uses it, or: %s", path,
+			strerror(errno));
+	snprintf(path, sizeof(path), "%s/f", dir);
+	if (mkdir(path, 0700) != 0 && errno != EEXIST)
+		return mc_err_set(err, -errno, "kv: %s: %s", path, strerror(errno));
+	snprintf(path, sizeof(path), "%s/slab", dir);
+	r = mc_slab_open(path, kv->opts.dram_capacity, true, &kv->slab, &adopted);
+	if (r < 0)
+		return mc_err_set(err, r, "kv: %s: %s", path, strerror(-r));
+	return 0;
+}
+
+static int open_threads(struct mc_kv *kv)
+{
+	int r = -pthread_create(&kv->keeper, NULL, kv_keeper_main, kv);
+	kv->has_keeper = r == 0;
+	if (r == 0) {
+		r = -pthread_create(&kv->flusher, NULL, kv_flusher_main, kv);
+		kv->has_flusher = r == 0;
+	}
+	return r;
+}
+
+static int open_log(struct mc_kv *kv, struct mc_err *err)
+{
+	struct mc_kv_log_opts opts = {.dir = kv->opts.nvme_dir, .capacity = kv->opts.nvme_capacity};
+	struct mc_kv_log_replay replay;
+	int r;
+
+	if (kv->opts.nvme_dir == NULL)
+		return 0;
+	mc_mutex_lock(&kv->lock);
+	kv->recovering = true;
+	kv->replay = kv_index_open(kv);
+	r = kv->replay != NULL ? 0 : -ENOMEM;
+	mc_mutex_unlock(&kv->lock);
+	if (r < 0)
+		return r;
+	kv_replay_ops(kv, &replay);
+	r = mc_kv_log_open(&opts, &replay, &kv->log, err);
+	if (r < 0)
+		return r;
+	return 0;
+}
+
+static struct mc_kv *kv_new(void)
+{
+	struct mc_kv *kv = calloc(1, sizeof(*kv));
+
+	if (kv == NULL)
+		return NULL;
+	kv->lock_fd = -1;
+	mc_mutex_init(&kv->lock);
+	mc_cond_init(&kv->change);
+	mc_cond_init(&kv->wake);
+	mc_cond_init(&kv->flush);
+	mc_mutex_lock(&kv->lock);
+	kv->dirty_list.next = kv->dirty_list.prev = &kv->dirty_list;
+	kv->replica_list.next = kv->replica_list.prev = &kv->replica_list;
+	kv->room_tail = &kv->room;
+	kv->typical = FIRST_TYPICAL;
+	mc_mutex_unlock(&kv->lock);
+	atomic_store(&kv->next_file, 1);
+	atomic_store(&kv->next_seq, 1);
+	return kv;
+}
+
+/* Drops every object; the files and records in DRAM stay. */
+static void free_index(struct mc_kv *kv, struct kv_index *ix)
+{
+	for (uint64_t b = 0; ix != NULL && b < ix->n_buckets; b++) {
+		for (struct kv_object *o = ix->objects[b], *next; o != NULL; o = next) {
+			next = o->next;
+			assert(o->refs == 1);
+			free(o->res);
+			if (mc_block_count(o->size) > 1)
+				free(o->crc.many);
+			free(o);
+		}
+	}
+	kv_index_close(ix);
+}
+
+static void stop(struct mc_kv *kv)
+{
+	mc_mutex_lock(&kv->lock);
+	kv->closing = true;
+	while (kv->n_flights > 0)
+		mc_cond_wait(&kv->change, &kv->lock);
+	kv->stopping = true;
+	mc_cond_broadcast(&kv->change);
+	mc_cond_broadcast(&kv->wake);
+	mc_cond_broadcast(&kv->flush);
+	mc_mutex_unlock(&kv->lock);
+	if (kv->has_keeper)
+		pthread_join(kv->keeper, NULL);
+	if (kv->has_flusher)
+		pthread_join(kv->flusher, NULL);
+	kv_work_close(kv->work);
+	if (kv->log != NULL)
+		mc_kv_log_close(kv->log);
+	kv_reap(kv);
+	kv_pool_done(kv);
+}
+
+static void kv_free(struct mc_kv *kv)
+{
+	mc_mutex_lock(&kv->lock);
+	free_index(kv, kv->index);
+	free_index(kv, kv->replay);
+	mc_policy_close(kv->policy);
+	mc_mutex_unlock(&kv->lock);
+	mc_slab_close(kv->slab);
+	if (kv->lock_fd >= 0)
+		close(kv->lock_fd);
+	mc_cond_done(&kv->change);
+	mc_cond_done(&kv->wake);
+	mc_cond_done(&kv->flush);
+	mc_mutex_done(&kv->lock);
+	free((void *)(uintptr_t)kv->opts.dram_dir);
+	free((void *)(uintptr_t)kv->opts.nvme_dir);
+	free((void *)(uintptr_t)kv->opts.node);
+	free(kv);
+}
+
+int mc_kv_open(const struct mc_kv_opts *opts, struct mc_kv **ret, struct mc_err *err)
+{
+	struct mc_kv *kv = kv_new();
+	int r;
+
+	if (kv == NULL)
+		return -ENOMEM;
+	r = copy_opts(kv, opts);
+	if (r == 0)
+		r = open_dram(kv, err);
+	if (r == 0) {
+		mc_mutex_lock(&kv->lock);
+		kv->index = kv_index_open(kv);
+		r = kv->index != NULL ? mc_policy_open(kv->opts.dram_capacity, &kv->policy)
+				      : -ENOMEM;
+		mc_mutex_unlock(&kv->lock);
+	}
+	if (r == 0)
+		r = kv_adopt(kv);
+	if (r == 0)
+		r = kv_work_open(WORKERS, &kv->work);
+	if (r == 0)
+		r = open_log(kv, err);
+	if (r == 0)
+		r = open_threads(kv);
+	if (r < 0) {
+		mc_err_set(err, r, "kv: %s", strerror(-r));
+		if (kv->slab != NULL)
+			stop(kv);
+		kv_free(kv);
+		return r;
+	}
+	*ret = kv;
+	return 0;
+}
+
+/* ---- close */
+
+/* Dirty objects now: those that wait and those under way. */
+static uint64_t n_dirty_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	uint64_t n = kv->n_flights;
+
+	for (struct kv_res *r = kv->dirty_list.next; r != &kv->dirty_list; r = r->next)
+		n++;
+	return n;
+}
+
+int64_t mc_kv_close(struct mc_kv *kv, unsigned drain_ms)
+{
+	uint64_t deadline = mc_now_ns() + drain_ms * UINT64_C(1000000);
+	bool sinks = kv->log != NULL || kv->opts.remote != NULL;
+	uint64_t left;
+
+	if (kv->log != NULL)
+		mc_kv_log_sync(kv->log);
+	mc_mutex_lock(&kv->lock);
+	while (sinks && n_dirty_locked(kv) > 0 &&
+		mc_cond_wait_until(&kv->change, &kv->lock, deadline) == 0)
+		;
+	mc_mutex_unlock(&kv->lock);
+	stop(kv);
+	mc_mutex_lock(&kv->lock);
+	left = n_dirty_locked(kv);
+	mc_mutex_unlock(&kv->lock);
+	if (left == 0 && kv->mounted) {
+		mc_slab_close(kv->slab);
+		kv->slab = NULL;
+		close(kv->lock_fd);
+		kv->lock_fd = -1;
+		mc_dram_mount_close(kv->opts.dram_dir);
+	}
+	kv_free(kv);
+	return (int64_t)left;
+}
+
+/* ---- figures */
+
+int mc_kv_sync(struct mc_kv *kv, const char *key)
+{
+	struct kv_object *obj;
+	int r;
+
+	if (kv_key_check(key) < 0)
+		return -ENOENT;
+	mc_mutex_lock(&kv->lock);
+	obj = kv_index_find(kv->index, key);
+	if (obj != NULL)
+		obj->refs++;
+	mc_mutex_unlock(&kv->lock);
+	if (obj == NULL)
+		return -ENOENT;
+	r = kv_wait_safe(kv, obj, false);
+	mc_mutex_lock(&kv->lock);
+	kv_object_drop_locked(kv, obj);
+	mc_mutex_unlock(&kv->lock);
+	kv_reap(kv);
+	return r;
+}
+
+void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret)
+{
+	struct mc_kv_log_stats log = {0};
+
+	if (kv->log != NULL)
+		mc_kv_log_stats(kv->log, &log);
+	mc_mutex_lock(&kv->lock);
+	*ret = (struct mc_kv_stats){
+		.objects = kv->index->n_objects,
+		.bytes = kv->index->bytes,
+		.puts = atomic_load(&kv->puts),
+		.gets = atomic_load(&kv->gets),
+		.hits_dram = atomic_load(&kv->hits_dram),
+		.hits_nvme = atomic_load(&kv->hits_nvme),
+		.hits_remote = atomic_load(&kv->hits_remote),
+		.misses = atomic_load(&kv->misses),
+		.dirty_bytes = kv->dirty,
+		.dirty_bound = kv->opts.dirty_bound,
+		.dram_used = kv_total_locked(kv),
+		.dram_capacity = kv->opts.dram_capacity,
+		.nvme_used = log.used,
+		.nvme_capacity = kv->log != NULL ? log.capacity : 0,
+		.flushed_bytes = atomic_load(&kv->flushed),
+		.nvme_written_bytes = log.written,
+		.nvme_syncs = log.syncs,
+		.reclaimed_segments = log.reclaimed,
+		.evicted_objects = atomic_load(&kv->evicted),
+		.index_bytes = kv->index->memory,
+		.recovering = kv->recovering,
+		.degraded = kv->degraded,
+	};
+	mc_mutex_unlock(&kv->lock);
+}
