@@ -27,6 +27,7 @@
 #define SUPER_MAGIC "MCSUPER"
 #define FORMAT 1
 #define DEFAULT_MAX (UINT64_C(4) << 20)
+#define SPILL_BYTES (1u << 20) /* of a snapshot held in memory */
 
 struct super {
 	char magic[8];
@@ -289,6 +290,13 @@ bool mc_journal_usable(struct mc_journal *j)
 	return usable;
 }
 
+void mc_journal_set_max(struct mc_journal *j, uint64_t max_bytes)
+{
+	mc_mutex_lock(&j->lock);
+	j->o.max_bytes = max_bytes;
+	mc_mutex_unlock(&j->lock);
+}
+
 uint64_t mc_journal_log_bytes(struct mc_journal *j)
 {
 	uint64_t bytes;
@@ -301,17 +309,34 @@ uint64_t mc_journal_log_bytes(struct mc_journal *j)
 
 /* ---- snapshots */
 
+/* Whole pages go to the file once there are enough of them: a large state is never in memory twice.
+ */
+static int spill(struct mc_journal *j)
+{
+	struct mc_journal_buf whole = j->snapshot;
+	int r;
+
+	whole.len -= whole.len % MC_JOURNAL_PAYLOAD;
+	r = mc_journal_pages_write(
+		j->o.io, j->snapshot_fd, &whole, j->generation + 1, &j->snapshot_page, 0);
+	j->snapshot.len -= whole.len;
+	memmove(j->snapshot.data, j->snapshot.data + whole.len, j->snapshot.len);
+	return r;
+}
+
 int mc_journal_snapshot_add(struct mc_journal *j, uint8_t type, const void *rec, size_t len)
 {
-	return mc_journal_buf_add(&j->snapshot, type, rec, len);
+	int r = mc_journal_buf_add(&j->snapshot, type, rec, len);
+
+	return r == 0 && j->snapshot.len >= SPILL_BYTES ? spill(j) : r;
 }
 
 /* snapshot.<n>: temporary name, content, fsync, rename. The directory is synced with the log's
  * name. */
-static int write_snapshot(struct mc_journal *j, uint64_t generation)
+static int write_snapshot(struct mc_journal *j, uint64_t generation,
+	int (*emit)(void *ctx, struct mc_journal *j), void *ctx)
 {
 	cleanup_free char *path = NULL, *tmp = NULL;
-	uint64_t page = 0;
 	int fd, r = file_path(j, "snapshot", generation, &path);
 
 	if (r != 0)
@@ -321,10 +346,16 @@ static int write_snapshot(struct mc_journal *j, uint64_t generation)
 	fd = j->o.io->open(j->o.io, tmp, O_RDWR | O_CREAT | O_TRUNC, 0600);
 	if (fd < 0)
 		return fd;
-	r = mc_journal_pages_write(j->o.io, fd, &j->snapshot, generation, &page, MC_JOURNAL_LAST);
+	j->snapshot_fd = fd;
+	j->snapshot_page = 0;
+	r = emit(ctx, j);
+	if (r == 0)
+		r = mc_journal_pages_write(
+			j->o.io, fd, &j->snapshot, generation, &j->snapshot_page, MC_JOURNAL_LAST);
 	if (r == 0)
 		r = j->o.io->fsync(j->o.io, fd);
 	j->o.io->close(j->o.io, fd);
+	j->snapshot_fd = -1;
 	return r == 0 ? j->o.io->rename(j->o.io, tmp, path) : r;
 }
 
@@ -386,10 +417,8 @@ static int new_generation(struct mc_journal *j, int (*emit)(void *ctx, struct mc
 	void *ctx, bool *ret_unsure)
 {
 	uint64_t generation = j->generation + 1;
-	int fd = -1, r = emit(ctx, j);
+	int fd = -1, r = write_snapshot(j, generation, emit, ctx);
 
-	if (r == 0)
-		r = write_snapshot(j, generation);
 	if (r == 0)
 		r = make_log(j, generation, &fd);
 	if (r == 0) {

@@ -33,6 +33,13 @@ enum mc_journal_type {
 	MC_JOURNAL_VERIFIED = 2, /* id: all blocks so far were read back and matched */
 	MC_JOURNAL_EVICTED = 3,  /* id, u64 first, u64 n: blocks gone */
 	MC_JOURNAL_DROP = 4,     /* id: the image gone */
+	/* The KV log's; layouts in kv-log-journal.c. */
+	MC_JOURNAL_KV_PUT = 16,     /* object and its place */
+	MC_JOURNAL_KV_REMOVE = 17,  /* key, version: the object gone */
+	MC_JOURNAL_KV_RENAME = 18,  /* from, to, version */
+	MC_JOURNAL_KV_MARK = 19,    /* a directory or a pin, made or gone */
+	MC_JOURNAL_KV_REMOTE = 20,  /* key, version, copies on remotes */
+	MC_JOURNAL_KV_SEGMENT = 21, /* segment, generation: older records in it are dead */
 };
 
 struct mc_journal_opts {
@@ -75,5 +82,8 @@ bool mc_journal_snapshot_due(struct mc_journal *j);
 int mc_journal_snapshot(
 	struct mc_journal *j, int (*emit)(void *ctx, struct mc_journal *j), void *ctx);
 int mc_journal_snapshot_add(struct mc_journal *j, uint8_t type, const void *rec, size_t len);
+/* A snapshot is due once the log has this many bytes: large states want rarer snapshots. Called
+ * by the thread that writes snapshots. */
+void mc_journal_set_max(struct mc_journal *j, uint64_t max_bytes);
 /* Bytes of log in force, for tests and status. */
 uint64_t mc_journal_log_bytes(struct mc_journal *j);

@@ -40,13 +40,24 @@ struct mc_kv_meta {
 
 struct mc_kv_log_opts {
 	const char *dir;
-	uint64_t capacity;      /* bytes */
-	uint64_t segment_bytes; /* 0 = 64 MiB */
+	uint64_t capacity;      /* bytes: a hard cap */
+	uint64_t segment_bytes; /* 0 = by capacity: 128 MiB, less below 2 GiB. Objects larger than a
+				   quarter of it are images */
 	const struct mc_io *io; /* NULL = the real one */
+	unsigned commit_ms;     /* longest wait of an item for others; 0 = 500 */
+	unsigned probe_ms;      /* between attempts to end a bypass; 0 = 10,000 */
+	uint64_t journal_bytes; /* least length of the journal's log before a snapshot; 0 = 32 MiB
+				 */
 };
 
-/* What recovery finds, in the order it was journalled. Called while mc_kv_log_open's background
- * thread reads the journal: the log is usable at once, replay_done tells when it is complete. */
+/*
+ * What recovery finds: each live object, directory and pin once (put, then remote if copies are
+ * known; removed and renamed are never called, their effect is in what is left). From the log's
+ * background thread; the log is usable at once: puts queue, records of [blocks] calls wait for
+ * done. Where the owner knows the key already from this life, its own knowledge is newer. done(ctx,
+ * res) once, last; res < 0: nothing can be kept here (another format, no memory), every put will
+ * fail.
+ */
 struct mc_kv_log_replay {
 	void (*put)(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_loc *loc);
 	void (*removed)(void *ctx, const char *key, const uint8_t version[16]);
@@ -62,8 +73,12 @@ int mc_kv_log_open(const struct mc_kv_log_opts *opts, const struct mc_kv_log_rep
 	struct mc_kv_log **ret, struct mc_err *err);
 void mc_kv_log_close(struct mc_kv_log *log); /* writes a snapshot */
 
-/* One object to be flushed; the caller owns it and buf until done runs. done(item, 0): durable and
- * journalled at item->loc. -ENOSPC: nothing could be reclaimed; -EIO. */
+/*
+ * One object to be flushed; the caller owns it and buf until done runs. done(item, 0): durable and
+ * journalled at item->loc. -ENOSPC: nothing could be reclaimed; -EIO: also where the tier is
+ * bypassed, or the bytes are durable but the journal fails; -ECANCELED: removed, or a newer version
+ * of the key became durable first; -EFBIG. done must not call what [blocks].
+ */
 struct mc_kv_item {
 	struct mc_kv_meta meta;
 	const void *buf; /* meta.size bytes */
@@ -92,7 +107,11 @@ struct mc_kv_log_read {
 };
 void mc_kv_log_read(struct mc_kv_log *log, struct mc_kv_log_read *r);
 
-/* [blocks] Journal records; durable on return. A record superseded or removed makes its space dead.
+/*
+ * [blocks] Journal records; durable on return, or -EIO: a crash may find either state. Where
+ * nothing is known of the key they do nothing. A record superseded or removed makes its space dead.
+ * remove with loc NULL or nowhere: whatever is held or queued under key goes, older versions too;
+ * with a loc: only that version. Queued items follow a rename.
  */
 int mc_kv_log_remove(struct mc_kv_log *log, const char *key, const uint8_t version[16],
 	const struct mc_kv_loc *loc);
@@ -101,7 +120,9 @@ int mc_kv_log_dir(struct mc_kv_log *log, const char *key, bool made);
 int mc_kv_log_pin(struct mc_kv_log *log, const char *key, bool pinned);
 int mc_kv_log_remote(
 	struct mc_kv_log *log, const char *key, const uint8_t version[16], unsigned copies);
-/* Evicts the object's NVMe copy (EVICTED durable before the space counts as dead). */
+/* Evicts the object's NVMe copy. -ENOENT: that version does not lie there.
+ * The record is durable before the space is
+ * reused. */
 int mc_kv_log_evict(struct mc_kv_log *log, const char *key, const uint8_t version[16],
 	const struct mc_kv_loc *loc);
 
@@ -128,5 +149,16 @@ struct mc_kv_log_stats {
 	uint64_t syncs;                /* fdatasync on data files */
 	uint64_t reclaimed;            /* segments */
 	uint64_t bad;                  /* records that did not verify */
+	uint64_t objects;              /* held here */
+	uint64_t index_bytes;          /* memory, estimated */
+	uint64_t errors;               /* failed I/Os */
+	bool bypassed;                 /* error budget spent: puts fail until a probe succeeds */
+	bool recovering;
 };
 void mc_kv_log_stats(struct mc_kv_log *log, struct mc_kv_log_stats *ret);
+
+/* [blocks] For tests and the administrator: the open segments are sealed; one reclaim of the
+ * segment with the lowest live ratio, whatever it is. Both sync first. reclaim: -ENOENT no segment.
+ */
+int mc_kv_log_seal(struct mc_kv_log *log);
+int mc_kv_log_reclaim(struct mc_kv_log *log);

@@ -1,0 +1,279 @@
+/*
+ * The committer: one thread that makes closed groups durable, in order.
+ *
+ *   1. all writes of the group have ended
+ *   2. one fdatasync for each file; images also their folder
+ *   3. PUT records and the table, under one hold of the lock; one journal commit
+ *   4. callbacks
+ * What fails in 1 or 2 is lost: a failed sync is never repeated as proof. The puts go back to the
+ * packer, which writes them from the items' buffers to another segment; the old one is retired.
+ * What fails in 3 is made durable by a snapshot, and if that fails, too, the puts answer -EIO
+ * though the table has them: their bytes are safe, and the next snapshot says so.
+ *
+ * The same thread frees segments, removes images, writes snapshots and probes.
+ */
+#include "tier/kv-log-impl.h"
+
+#include "tier/io.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ATTEMPTS 3
+
+static void sync_file(struct mc_kv_log *log, struct mc_kv_file *f)
+{
+	bool failed;
+
+	mc_mutex_lock(&log->lock);
+	/* A sync of an earlier group failed: what this group wrote may be among what was lost. */
+	failed = f->seg != NULL && f->seg->failed;
+	if (f->res == 0 && failed)
+		f->res = -EIO;
+	mc_mutex_unlock(&log->lock);
+	if (f->res != 0)
+		return;
+	f->res =
+		f->seg != NULL ? log->io->fdatasync(log->io, f->seg->fd) : mc_kv_image_sync(log, f);
+	mc_mutex_lock(&log->lock);
+	log->stats.syncs++;
+	if (f->res != 0 && f->seg != NULL)
+		f->seg->failed = true;
+	mc_mutex_unlock(&log->lock);
+	if (f->res != 0)
+		mc_kv_failed(log);
+}
+
+/* A copy: the record may have been removed, evicted or replaced since. */
+static void apply_copy_locked(struct mc_kv_log *log, struct mc_kv_op *op, int file_res)
+	MC_REQUIRES(log->lock)
+{
+	const struct mc_kv_entry *e = mc_kv_table_get(&log->table, op->slot);
+	struct mc_kv_loc at;
+
+	op->res = file_res;
+	if (file_res != 0)
+		return;
+	op->res = -ECANCELED;
+	if (e == NULL || e->kind != MC_KV_OBJECT ||
+		memcmp(e->version, op->meta.version, sizeof(e->version)) != 0)
+		return;
+	at = mc_kv_entry_loc(e);
+	if (!mc_kv_loc_same(&at, &op->from))
+		return;
+	op->key = strdup(mc_kv_entry_key(e));
+	op->res = op->key == NULL ? -ENOMEM : mc_kv_move_locked(log, op->slot, &op->loc);
+}
+
+static void apply_put_locked(struct mc_kv_log *log, struct mc_kv_op *op, int file_res)
+	MC_REQUIRES(log->lock)
+{
+	op->res = op->cancelled ? -ECANCELED : file_res;
+	if (op->res == 0)
+		op->res = mc_kv_put_locked(log, &op->meta, &op->loc);
+	if (op->res == 0)
+		mc_kv_ops_supersede_locked(log, op);
+	else if (op->loc.segment == MC_KV_IMAGE)
+		mc_kv_image_gone_locked(log, op->meta.version, op->loc.generation, op->meta.size);
+}
+
+/* Step 3 without the commit. What is to be tried again leaves the group. */
+static void apply_group(struct mc_kv_log *log, struct mc_kv_group *g)
+{
+	struct mc_kv_op_list over;
+
+	mc_kv_list_init(&over);
+	mc_mutex_lock(&log->lock);
+	for (struct mc_kv_op *op; (op = mc_kv_list_take(&g->ops)) != NULL;) {
+		const struct mc_kv_file *f = &g->files[op->file];
+
+		if (f->seg != NULL)
+			f->seg->writers--;
+		if (op->item == NULL) {
+			apply_copy_locked(log, op, f->res);
+		} else {
+			apply_put_locked(log, op, f->res);
+			if (f->res != 0 && !op->cancelled && ++op->attempts < ATTEMPTS) {
+				mc_kv_list_add(&log->retry, op);
+				continue;
+			}
+		}
+		mc_kv_list_add(&over, op);
+	}
+	if (log->retry.first != NULL)
+		mc_cond_signal(&log->work);
+	mc_mutex_unlock(&log->lock);
+	g->ops.first = NULL;
+	mc_kv_list_init(&g->ops);
+	for (struct mc_kv_op *op; (op = mc_kv_list_take(&over)) != NULL;)
+		mc_kv_list_add(&g->ops, op);
+}
+
+static void tell_moved(struct mc_kv_log *log, struct mc_kv_op *op)
+{
+	struct mc_kv_log_owner owner;
+	const struct mc_kv_entry *e;
+
+	mc_mutex_lock(&log->lock);
+	owner = log->owner;
+	mc_mutex_unlock(&log->lock);
+	if (owner.moved == NULL ||
+		owner.moved(owner.ctx, mc_kv_op_key(op), op->meta.version, &op->from, &op->loc))
+		return;
+	mc_mutex_lock(&log->lock);
+	e = mc_kv_table_get(&log->table, op->slot);
+	if (e != NULL && e->kind == MC_KV_OBJECT && e->segment == op->loc.segment &&
+		e->off == op->loc.off && memcmp(e->version, op->meta.version, 16) == 0)
+		mc_kv_drop_locked(log, op->slot);
+	mc_mutex_unlock(&log->lock);
+}
+
+/* Step 4. */
+static void end_group(struct mc_kv_log *log, struct mc_kv_group *g, int committed)
+{
+	for (struct mc_kv_op *op = g->ops.first; op != NULL; op = op->next) {
+		if (op->item == NULL && op->res == 0)
+			tell_moved(log, op);
+		if (op->item != NULL && op->res == 0)
+			op->res = committed;
+	}
+	mc_mutex_lock(&log->lock);
+	for (struct mc_kv_op *op = g->ops.first; op != NULL; op = op->next)
+		mc_kv_op_settle_locked(log, op);
+	mc_mutex_unlock(&log->lock);
+	for (struct mc_kv_op *op; (op = mc_kv_list_take(&g->ops)) != NULL;)
+		mc_kv_op_end(log, op);
+	for (unsigned i = 0; i < g->n_files; i++)
+		if (g->files[i].fd >= 0)
+			log->io->close(log->io, g->files[i].fd);
+	free(g->files);
+	free(g);
+}
+
+static void commit_group(struct mc_kv_log *log, struct mc_kv_group *g)
+{
+	int r;
+
+	for (unsigned i = 0; i < g->n_files; i++)
+		sync_file(log, &g->files[i]);
+	apply_group(log, g);
+	r = mc_kv_commit(log);
+	end_group(log, g, r == 0 ? 0 : -EIO);
+}
+
+/* A segment whose copies failed waits for another try. */
+static void settle_moving(struct mc_kv_log *log)
+{
+	mc_mutex_lock(&log->lock);
+	for (uint32_t id = 1; id < log->n_segs; id++) {
+		struct mc_kv_segment *seg = log->segs[id];
+
+		if (seg != NULL && seg->state == MC_KV_SEG_MOVING && seg->writers == 0 &&
+			seg->head != 0)
+			seg->state = MC_KV_SEG_SEALED;
+	}
+	mc_mutex_unlock(&log->lock);
+}
+
+static void look_after(struct mc_kv_log *log)
+{
+	bool snapshot, probe;
+
+	settle_moving(log);
+	mc_kv_segments_free(log);
+	mc_kv_images_remove(log);
+	mc_mutex_lock(&log->lock);
+	snapshot = log->want_snapshot;
+	probe = log->bypassed && mc_now_ns() >= log->probe_at_ns;
+	mc_mutex_unlock(&log->lock);
+	if (probe)
+		mc_kv_probe(log);
+	if (snapshot ||
+		(!probe && mc_journal_usable(log->journal) &&
+			mc_journal_snapshot_due(log->journal)))
+		if (mc_kv_snapshot(log) != 0)
+			mc_kv_failed(log);
+}
+
+static struct mc_kv_group *next_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
+{
+	struct mc_kv_group *g = log->closed;
+
+	if (g == NULL || g->writing > 0)
+		return NULL;
+	log->closed = g->next;
+	if (log->closed == NULL)
+		log->closed_last = &log->closed;
+	log->committing = true;
+	return g;
+}
+
+static void wait_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
+{
+	if (log->closed != NULL && log->closed->writing == 0)
+		return;
+	if (log->bypassed && log->closed == NULL)
+		mc_cond_wait_until(&log->ready, &log->lock, log->probe_at_ns);
+	else
+		mc_cond_wait(&log->ready, &log->lock);
+}
+
+static void start_up(struct mc_kv_log *log)
+{
+	struct mc_err err = {0};
+	int r = mc_kv_recover(log, &err);
+
+	if (r == 0 && mc_kv_snapshot(log) != 0)
+		mc_kv_failed(log); /* the first commit tries again */
+	mc_mutex_lock(&log->lock);
+	log->dead = r;
+	mc_mutex_unlock(&log->lock);
+	if (log->replay.done != NULL)
+		log->replay.done(log->replay.ctx, r);
+	mc_mutex_lock(&log->lock);
+	log->recovering = false;
+	mc_cond_broadcast(&log->moved);
+	mc_cond_signal(&log->work);
+	mc_mutex_unlock(&log->lock);
+}
+
+static void *committer_main(void *arg)
+{
+	struct mc_kv_log *log = arg;
+
+	start_up(log);
+	mc_mutex_lock(&log->lock);
+	for (;;) {
+		struct mc_kv_group *g;
+		bool free_wanted = log->free_wanted;
+
+		log->attention = false;
+		g = next_locked(log);
+		mc_mutex_unlock(&log->lock);
+		if (g != NULL)
+			commit_group(log, g);
+		if (log->dead == 0)
+			look_after(log);
+		mc_mutex_lock(&log->lock);
+		log->committing = false;
+		if (free_wanted)
+			log->free_wanted = false;
+		mc_cond_broadcast(&log->moved);
+		mc_cond_signal(&log->work);
+		if (g == NULL && log->closed == NULL && log->packer_done)
+			break;
+		if (!log->attention)
+			wait_locked(log);
+	}
+	mc_mutex_unlock(&log->lock);
+	return NULL;
+}
+
+int mc_kv_committer_start(struct mc_kv_log *log)
+{
+	if (pthread_create(&log->committer, NULL, committer_main, log) != 0)
+		return -EAGAIN;
+	log->committer_runs = true;
+	return 0;
+}

@@ -1,0 +1,329 @@
+/*
+ * What the files of the KV log share. Included by kv-log*.c only.
+ *
+ * kv-log.c          open, close, the directory, statistics
+ * kv-log-op.c       puts under way, waiting for them
+ * kv-log-record.c   records in segments: layout, building, checking
+ * kv-log-journal.c  journal records, replay, snapshots, changes of names
+ * kv-log-segment.c  segment files: making, freeing, accounting
+ * kv-log-pack.c     the packer: puts → large writes
+ * kv-log-image.c    objects too large for a segment
+ * kv-log-reclaim.c  the packer's other work: survivors of a segment move
+ * kv-log-commit.c   the committer: sync, journal, done
+ * kv-log-recover.c  what lies in the directory
+ * kv-log-read.c     reads
+ * kv-log-health.c   error budget and probe
+ *
+ * Two threads. The packer alone chooses segments, fills buffers and submits writes; what it wrote
+ * since the last sync is the open group. A group that is closed goes to the committer, which waits
+ * for its writes, syncs its files, journals its puts and runs their callbacks.
+ *
+ * Lock ranks: the log's, then the journal's (inside journal.c). Table and journal change together:
+ * whoever appends a record changes the table under the same hold of the log's lock.
+ *
+ * A segment:
+ *   FREE     no content; generation is that of its next content and durable before it is used
+ *   OPEN     being filled by a stream
+ *   SEALED   full, or given up at a restart
+ *   MOVING   the packer queued copies of its live records
+ *   FREEING  nobody needs it; the record of its next generation is on the way
+ * failed: a write or sync of it failed; it is never written again and ends as a removed file.
+ */
+#pragma once
+
+#include "tier/journal.h"
+#include "tier/kv-log.h"
+#include "tier/kv-table.h"
+#include "tier/lock.h"
+#include "tier/uring.h"
+
+#define MC_KV_ALIGN 4096u                    /* O_DIRECT transfers */
+#define MC_KV_PACK_BYTES (UINT32_C(2) << 20) /* one write */
+#define MC_KV_PACKS 8                        /* buffers, all the memory of writing */
+#define MC_KV_HEADER 128u                    /* bytes */
+#define MC_KV_KEY_MAX 4096u                  /* bytes */
+#define MC_KV_CRC_MAX 14000u                 /* MiB of the largest object: one journal record */
+#define MC_KV_OP_BUCKETS 4096u
+
+enum mc_kv_seg_state {
+	MC_KV_SEG_FREE,
+	MC_KV_SEG_OPEN,
+	MC_KV_SEG_SEALED,
+	MC_KV_SEG_MOVING,
+	MC_KV_SEG_FREEING
+};
+
+struct mc_kv_segment {
+	uint32_t id, generation;
+	enum mc_kv_seg_state state;
+	bool failed;
+	int fd;          /* owned, -1 = none */
+	uint32_t head;   /* entries in it */
+	uint64_t live;   /* bytes of them */
+	uint64_t filled; /* bytes of all records in it, counted as live is; all of it if unknown */
+	unsigned readers;
+	unsigned writers; /* queued copies out of it, and ops of uncommitted groups in it */
+};
+
+/* A put under way, or the copy of a record out of a segment. */
+struct mc_kv_op {
+	struct mc_kv_item *item; /* borrowed; NULL: a copy */
+	struct mc_kv_meta meta;  /* item's, or owned in mem */
+	struct mc_kv_loc loc;    /* where it goes */
+	void *mem;               /* owned: key and checksums of a copy */
+	char *key;               /* owned: after a rename */
+	uint32_t slot;           /* copies: the entry */
+	struct mc_kv_loc from;   /* copies */
+	struct mc_kv_segment *from_seg;
+	uint64_t seq;
+	struct mc_kv_op *older, *newer; /* all puts under way by seq */
+	struct mc_kv_op *chain;         /* bucket by key */
+	struct mc_kv_op *next;          /* queue, or group */
+	unsigned file;                  /* of its group */
+	unsigned attempts;
+	uint32_t bucket;
+	bool cancelled;
+	int res;
+};
+
+struct mc_kv_op_list {
+	struct mc_kv_op *first, **last;
+};
+
+struct mc_kv_gone {
+	uint8_t version[16];
+	uint32_t generation;
+	uint64_t size; /* bytes */
+};
+
+/* A file written since the last sync. */
+struct mc_kv_file {
+	struct mc_kv_segment *seg; /* NULL: an image */
+	int fd;                    /* image: owned */
+	unsigned folder;           /* image: first byte of its version */
+	int res;                   /* first error */
+};
+
+struct mc_kv_group {
+	struct mc_kv_log *log;
+	struct mc_kv_group *next;
+	struct mc_kv_op_list ops;
+	struct mc_kv_file *files; /* owned */
+	unsigned n_files;
+	unsigned writing; /* packs in flight */
+	uint64_t opened_ns, last_ns, first_seq;
+};
+
+struct mc_kv_pack {
+	struct mc_uring_req req;
+	struct mc_kv_log *log;
+	struct mc_kv_group *group;
+	unsigned file;
+	struct mc_kv_pack *next;
+	uint64_t off; /* of the file */
+	uint32_t len; /* filled */
+	unsigned char *buf;
+};
+
+/* An open segment and the buffer at its end. */
+struct mc_kv_stream {
+	struct mc_kv_segment *seg;
+	uint64_t off;
+	struct mc_kv_pack *pack;
+	bool in_group; /* it has a file in the open group: */
+	unsigned file;
+};
+
+enum mc_kv_asked { MC_KV_ASKED_NOTHING, MC_KV_ASKED_SEAL, MC_KV_ASKED_RECLAIM };
+
+struct mc_kv_log {
+	const struct mc_io *io; /* borrowed */
+	char *dir;              /* owned */
+	int lock_fd;            /* owned */
+	bool direct;
+	uint64_t capacity, segment_bytes, record_max; /* bytes */
+	uint64_t journal_bytes;
+	unsigned commit_ms, probe_ms;
+	uint8_t uuid[16];
+	struct mc_uring *uring;
+	struct mc_kv_log_replay replay;
+	pthread_t packer, committer;
+	bool packer_runs, committer_runs;
+
+	struct mc_mutex lock; /* everything below */
+	struct mc_cond work;  /* for the packer */
+	struct mc_cond ready; /* for the committer */
+	struct mc_cond
+		moved; /* for everybody else: an op ended, recovery ended, a pack came back */
+	struct mc_journal *journal; /* owned; NULL until recovery read it */
+	bool recovering, stopping, packer_done;
+	int dead; /* recovery failed with this */
+	struct mc_kv_table table;
+	struct mc_kv_segment **segs; /* owned, by id */
+	uint32_t n_segs, cap_segs;   /* ids given out, 0 among them */
+	uint64_t image_bytes;
+	uint32_t n_files; /* segment files that exist */
+	bool disk_full;   /* the last new segment failed */
+	uint32_t image_seq, image_head;
+	struct mc_kv_gone *gone; /* owned: images without an entry */
+	size_t n_gone, cap_gone;
+	uint64_t deaths;                       /* entries dropped so far */
+	uint64_t hopeless_deaths, hopeless_ns; /* the packer's: when reclaim last found nothing */
+
+	struct mc_kv_op *oldest, *newest; /* puts under way */
+	struct mc_kv_op **op_buckets;     /* owned */
+	uint64_t seq;
+	struct mc_kv_op_list queue, retry;
+	unsigned sync_waiters;
+	uint64_t sync_upto;
+	int sync_error;
+	unsigned n_moving; /* copies under way */
+
+	struct mc_kv_group *open; /* the packer's, handed over with closed */
+	struct mc_kv_group *closed, **closed_last;
+	bool committing;
+	struct mc_kv_pack *free_packs;
+	struct mc_kv_pack packs[MC_KV_PACKS];
+	struct mc_kv_stream puts, survivors; /* the packer's */
+	struct mc_kv_segment
+		*looked_for; /* the packer's: the segment at which it last reclaimed early */
+	bool attention;      /* something for the committer since it last looked */
+	bool free_wanted;    /* the packer waits until the committer has freed what is empty */
+	enum mc_kv_asked asked;
+	int asked_res;
+
+	bool snapshotting;
+	bool want_snapshot; /* the journal failed and somebody waits for it */
+	uint64_t snapshots_tried;
+	bool snapshot_ok;
+
+	struct mc_kv_log_owner owner;
+	struct mc_kv_log_stats stats;
+	bool bypassed;
+	unsigned errors_in_window;
+	uint64_t window_ns, probe_at_ns;
+};
+
+static inline uint64_t mc_kv_up(uint64_t n, uint64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+/* What an object counts for in live: the key, which may change, is left out. */
+static inline uint64_t mc_kv_space(uint64_t size, uint32_t n_crc, uint32_t segment)
+{
+	return segment == MC_KV_IMAGE ? mc_kv_up(size, MC_KV_ALIGN)
+				      : mc_kv_up(MC_KV_HEADER + size + 4 * (uint64_t)n_crc, 64);
+}
+
+static inline void mc_kv_poke_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
+{
+	log->attention = true;
+	mc_cond_signal(&log->ready);
+}
+
+/* ---- kv-log-op.c */
+void mc_kv_list_init(struct mc_kv_op_list *l);
+void mc_kv_list_add(struct mc_kv_op_list *l, struct mc_kv_op *op);
+struct mc_kv_op *mc_kv_list_take(struct mc_kv_op_list *l);
+static inline const char *mc_kv_op_key(const struct mc_kv_op *op)
+{
+	return op->key != NULL ? op->key : op->meta.key;
+}
+/* Its outcome is res: nobody finds it by key any more. The caller then ends it, unlocked. */
+void mc_kv_op_settle_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock);
+/* Runs done and frees. */
+void mc_kv_op_end(struct mc_kv_log *log, struct mc_kv_op *op) MC_EXCLUDES(log->lock);
+void mc_kv_op_fail(struct mc_kv_log *log, struct mc_kv_op *op, int res) MC_EXCLUDES(log->lock);
+/* Puts under way: cancels those of key (NULL version: any; else that one), renames them, drops
+ * those older than op. True if there was one. */
+bool mc_kv_ops_cancel_locked(struct mc_kv_log *log, const char *key, const uint8_t *version)
+	MC_REQUIRES(log->lock);
+int mc_kv_ops_rename_locked(struct mc_kv_log *log, const char *from, const char *to)
+	MC_REQUIRES(log->lock);
+void mc_kv_ops_supersede_locked(struct mc_kv_log *log, const struct mc_kv_op *by)
+	MC_REQUIRES(log->lock);
+
+/* ---- kv-log-record.c */
+/* Where a record for this object starts at or after at. */
+uint64_t mc_kv_record_start(uint64_t at, uint64_t size);
+uint64_t mc_kv_record_bytes(const struct mc_kv_meta *m);
+void mc_kv_record_header(const struct mc_kv_log *log, const struct mc_kv_meta *m,
+	const struct mc_kv_loc *loc, unsigned char out[MC_KV_HEADER]);
+/* 0, -EBADMSG damaged or misdirected, -ESTALE whole but another record. */
+int mc_kv_record_check(const struct mc_kv_log *log, const void *header, const struct mc_kv_loc *loc,
+	const uint8_t version[16], uint64_t size);
+
+/* ---- kv-log-journal.c */
+#define MC_KV_RECORD_ROOM (80 + 4 * MC_KV_CRC_MAX + MC_KV_KEY_MAX)
+int mc_kv_journal_apply(void *ctx, uint8_t type, const void *rec, size_t len, struct mc_err *err);
+/* Appends the PUT and makes the table say so; replaces what the key had. 0 or -ENOMEM. */
+int mc_kv_put_locked(struct mc_kv_log *log, const struct mc_kv_meta *meta,
+	const struct mc_kv_loc *loc) MC_REQUIRES(log->lock);
+/* The same for a copy: the entry of slot lies at loc now. */
+int mc_kv_move_locked(struct mc_kv_log *log, uint32_t slot, const struct mc_kv_loc *loc)
+	MC_REQUIRES(log->lock);
+/* Drops the entry, in the table only. Appends REMOVE and drops the entry. */
+void mc_kv_entry_drop_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->lock);
+int mc_kv_drop_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->lock);
+int mc_kv_log_segment_locked(struct mc_kv_log *log, const struct mc_kv_segment *seg)
+	MC_REQUIRES(log->lock);
+int mc_kv_snapshot(struct mc_kv_log *log);
+/* Everything appended durable; through a snapshot where the log failed. The committer only. */
+int mc_kv_commit(struct mc_kv_log *log);
+
+/* ---- kv-log-segment.c */
+struct mc_kv_segment *mc_kv_segment_get(const struct mc_kv_log *log, uint32_t id);
+/* The segment of that id, made if need be (replay). NULL: no memory, or not a number of ours. */
+struct mc_kv_segment *mc_kv_segment_note(struct mc_kv_log *log, uint32_t id);
+int mc_kv_segment_path(const struct mc_kv_log *log, uint32_t id, char **ret);
+/* One to be filled, OPEN. -EAGAIN: reclaim first; -EIO and others. spare: may take the last one. */
+int mc_kv_segment_take(struct mc_kv_log *log, bool spare, struct mc_kv_segment **ret);
+/* How many a put could still take without reclaim. */
+uint32_t mc_kv_segments_left_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock);
+/* Journals the next generation of what is empty, and makes it FREE. The committer only. */
+void mc_kv_segments_free(struct mc_kv_log *log);
+/* A FREE segment's, or one FREEING. */
+int mc_kv_segment_remove_file(struct mc_kv_log *log, struct mc_kv_segment *seg);
+bool mc_kv_segment_empty_locked(const struct mc_kv_segment *seg);
+
+/* ---- kv-log-pack.c */
+int mc_kv_packer_start(struct mc_kv_log *log);
+/* The file of the open group for this stream or image, made if need be. -ENOMEM. */
+int mc_kv_group_file(struct mc_kv_log *log, struct mc_kv_segment *seg, unsigned *ret_file);
+struct mc_kv_pack *mc_kv_pack_take(struct mc_kv_log *log, unsigned file, uint64_t off);
+void mc_kv_pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p);
+void mc_kv_stream_put(struct mc_kv_log *log, struct mc_kv_stream *s, const void *src, uint64_t len);
+/* Writes the record of op to the stream and enters op in the open group. data: its payload. */
+int mc_kv_stream_record(
+	struct mc_kv_log *log, struct mc_kv_stream *s, struct mc_kv_op *op, const void *data);
+void mc_kv_stream_seal(struct mc_kv_log *log, struct mc_kv_stream *s);
+void mc_kv_group_close(struct mc_kv_log *log);
+
+/* ---- kv-log-image.c */
+/* kvimages/<2 hex>/<version>.<number>: the number tells a second put of a version from the first.
+ */
+int mc_kv_image_path(
+	const struct mc_kv_log *log, const uint8_t version[16], uint32_t generation, char **ret);
+/* -EAGAIN: no room within the capacity. */
+int mc_kv_image_write(struct mc_kv_log *log, struct mc_kv_op *op);
+void mc_kv_image_gone_locked(struct mc_kv_log *log, const uint8_t version[16], uint32_t generation,
+	uint64_t size) MC_REQUIRES(log->lock);
+/* Removes the files of images gone whose end is durable. The committer only. */
+void mc_kv_images_remove(struct mc_kv_log *log);
+int mc_kv_image_sync(struct mc_kv_log *log, struct mc_kv_file *f);
+
+/* ---- kv-log-reclaim.c */
+/* Queues copies of what the owner keeps of one segment. 0; -ENOENT: no segment is worth it. force:
+ * take the lowest live ratio whatever the gain. The packer only. */
+int mc_kv_reclaim(struct mc_kv_log *log, bool force);
+
+/* ---- kv-log-commit.c */
+int mc_kv_committer_start(struct mc_kv_log *log);
+
+/* ---- kv-log-recover.c */
+int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err);
+
+/* ---- kv-log-health.c */
+void mc_kv_failed(struct mc_kv_log *log);
+void mc_kv_probe(struct mc_kv_log *log);

@@ -1,0 +1,226 @@
+/*
+ * Puts under way: from mc_kv_log_put until done.
+ *
+ * Invariants:
+ * 1. A put is in its key's bucket until its outcome is settled, and in the list by seq until done
+ *    has run; copies are in neither, n_moving counts them.
+ * 2. It is in exactly one of queue, retry, a group, or the hands of the packer or the committer.
+ * 3. key changes only while it is in the bucket, under the lock.
+ */
+#include "tier/kv-log-impl.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void mc_kv_list_init(struct mc_kv_op_list *l)
+{
+	l->first = NULL;
+	l->last = &l->first;
+}
+
+void mc_kv_list_add(struct mc_kv_op_list *l, struct mc_kv_op *op)
+{
+	op->next = NULL;
+	*l->last = op;
+	l->last = &op->next;
+}
+
+struct mc_kv_op *mc_kv_list_take(struct mc_kv_op_list *l)
+{
+	struct mc_kv_op *op = l->first;
+
+	if (op == NULL)
+		return NULL;
+	l->first = op->next;
+	if (l->first == NULL)
+		l->last = &l->first;
+	op->next = NULL;
+	return op;
+}
+
+static uint32_t bucket_of(const char *key)
+{
+	return (uint32_t)(mc_kv_key_hash(key) % MC_KV_OP_BUCKETS);
+}
+
+static void chain_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock)
+{
+	op->bucket = bucket_of(mc_kv_op_key(op));
+	op->chain = log->op_buckets[op->bucket];
+	log->op_buckets[op->bucket] = op;
+}
+
+static void unchain_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock)
+{
+	struct mc_kv_op **at = &log->op_buckets[op->bucket];
+
+	while (*at != op)
+		at = &(*at)->chain;
+	*at = op->chain;
+}
+
+static void enter_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock)
+{
+	op->seq = ++log->seq;
+	op->older = log->newest;
+	op->newer = NULL;
+	if (log->newest != NULL)
+		log->newest->newer = op;
+	else
+		log->oldest = op;
+	log->newest = op;
+	chain_locked(log, op);
+}
+
+static void leave_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock)
+{
+	if (op->older != NULL)
+		op->older->newer = op->newer;
+	else
+		log->oldest = op->newer;
+	if (op->newer != NULL)
+		op->newer->older = op->older;
+	else
+		log->newest = op->older;
+}
+
+void mc_kv_op_settle_locked(struct mc_kv_log *log, struct mc_kv_op *op)
+{
+	if (op->item == NULL) {
+		log->n_moving--;
+		op->from_seg->writers--;
+		return;
+	}
+	unchain_locked(log, op);
+	if (op->res < 0 && op->res != -ECANCELED)
+		log->sync_error = op->res;
+}
+
+void mc_kv_op_end(struct mc_kv_log *log, struct mc_kv_op *op)
+{
+	struct mc_kv_item *item = op->item;
+
+	if (item != NULL) {
+		item->loc = op->res == 0 ? op->loc : (struct mc_kv_loc){0};
+		item->done(item, op->res);
+		mc_mutex_lock(&log->lock);
+		leave_locked(log, op);
+		if (log->sync_waiters > 0)
+			mc_cond_broadcast(&log->moved);
+		mc_mutex_unlock(&log->lock);
+	}
+	free(op->mem);
+	free(op->key);
+	free(op);
+}
+
+void mc_kv_op_fail(struct mc_kv_log *log, struct mc_kv_op *op, int res)
+{
+	mc_mutex_lock(&log->lock);
+	op->res = res;
+	mc_kv_op_settle_locked(log, op);
+	mc_mutex_unlock(&log->lock);
+	mc_kv_op_end(log, op);
+}
+
+bool mc_kv_ops_cancel_locked(struct mc_kv_log *log, const char *key, const uint8_t *version)
+{
+	bool any = false;
+
+	for (struct mc_kv_op *op = log->op_buckets[bucket_of(key)]; op != NULL; op = op->chain) {
+		if (op->cancelled || strcmp(mc_kv_op_key(op), key) != 0)
+			continue;
+		if (version != NULL && memcmp(op->meta.version, version, 16) != 0)
+			continue;
+		op->cancelled = true;
+		any = true;
+	}
+	return any;
+}
+
+int mc_kv_ops_rename_locked(struct mc_kv_log *log, const char *from, const char *to)
+{
+	for (struct mc_kv_op *op = log->op_buckets[bucket_of(from)], *next; op != NULL; op = next) {
+		char *key;
+
+		next = op->chain;
+		if (op->cancelled || strcmp(mc_kv_op_key(op), from) != 0)
+			continue;
+		key = strdup(to);
+		if (key == NULL)
+			return -ENOMEM;
+		unchain_locked(log, op);
+		free(op->key);
+		op->key = key;
+		op->meta.key = key;
+		chain_locked(log, op);
+	}
+	return 0;
+}
+
+void mc_kv_ops_supersede_locked(struct mc_kv_log *log, const struct mc_kv_op *by)
+{
+	for (struct mc_kv_op *op = log->op_buckets[bucket_of(mc_kv_op_key(by))]; op != NULL;
+		op = op->chain)
+		if (op->seq < by->seq && strcmp(mc_kv_op_key(op), mc_kv_op_key(by)) == 0)
+			op->cancelled = true;
+}
+
+void mc_kv_log_put(struct mc_kv_log *log, struct mc_kv_item *const *items, size_t n)
+{
+	struct mc_kv_op_list failed;
+
+	mc_kv_list_init(&failed);
+	for (size_t i = 0; i < n; i++) {
+		struct mc_kv_op *op = calloc(1, sizeof(*op));
+		struct mc_kv_item *item = items[i];
+
+		assert(strlen(item->meta.key) <= MC_KV_KEY_MAX);
+		if (op == NULL) {
+			item->loc = (struct mc_kv_loc){0};
+			item->done(item, -ENOMEM);
+			continue;
+		}
+		op->item = item;
+		op->meta = item->meta;
+		mc_mutex_lock(&log->lock);
+		log->stats.put_bytes += op->meta.size;
+		if (log->dead != 0 || log->bypassed || op->meta.n_crc > MC_KV_CRC_MAX) {
+			op->res = op->meta.n_crc > MC_KV_CRC_MAX ? -EFBIG : -EIO;
+			enter_locked(log, op);
+			mc_kv_op_settle_locked(log, op);
+			mc_kv_list_add(&failed, op);
+		} else {
+			enter_locked(log, op);
+			mc_kv_list_add(&log->queue, op);
+		}
+		mc_mutex_unlock(&log->lock);
+	}
+	mc_mutex_lock(&log->lock);
+	mc_cond_signal(&log->work);
+	mc_mutex_unlock(&log->lock);
+	for (struct mc_kv_op *op; (op = mc_kv_list_take(&failed)) != NULL;)
+		mc_kv_op_end(log, op);
+}
+
+int mc_kv_log_sync(struct mc_kv_log *log)
+{
+	uint64_t upto;
+	int r;
+
+	mc_mutex_lock(&log->lock);
+	upto = log->seq;
+	if (log->sync_upto < upto)
+		log->sync_upto = upto;
+	log->sync_waiters++;
+	mc_cond_signal(&log->work);
+	while (log->oldest != NULL && log->oldest->seq <= upto)
+		mc_cond_wait(&log->moved, &log->lock);
+	log->sync_waiters--;
+	r = log->sync_error;
+	log->sync_error = 0;
+	mc_mutex_unlock(&log->lock);
+	return r;
+}

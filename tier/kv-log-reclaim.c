@@ -1,0 +1,330 @@
+/*
+ * Reclaim: the live records of a segment are copied to the survivors' segment or evicted, as the
+ * owner says, so that the segment can be reused.
+ *
+ * Survivors lie together: what lived once tends to live on, and a segment of such records is not
+ * copied again soon. Every record is verified before it is copied; what does not verify is evicted.
+ */
+#include "tier/kv-log-impl.h"
+
+#include "tier/cleanup.h"
+#include "tier/digest.h"
+#include "tier/io.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WINDOW (UINT64_C(9) << 20) /* bytes read at once: a record and what is around it */
+#define GAIN_PERCENT 5             /* of the segment must come free */
+
+struct victim {
+	struct mc_kv_segment *seg;
+	struct mc_kv_op **ops; /* owned, each owned until queued: copies of the live entries */
+	size_t n;
+	uint64_t evict; /* bytes of those not to be kept */
+};
+
+static struct mc_kv_op *copy_of(
+	const struct mc_kv_entry *e, uint32_t slot, struct mc_kv_segment *seg)
+{
+	struct mc_kv_op *op = calloc(1, sizeof(*op));
+	size_t crc_len = 4 * (size_t)e->n_crc;
+	char *mem = malloc(crc_len + e->key_len + 1u);
+
+	if (op == NULL || mem == NULL) {
+		free(op);
+		free(mem);
+		return NULL;
+	}
+	memcpy(mem, e->crc, crc_len + e->key_len + 1u);
+	op->mem = mem;
+	op->meta = mc_kv_entry_meta(e);
+	op->meta.crc = (const uint32_t *)(const void *)mem;
+	op->meta.key = mem + crc_len;
+	op->slot = slot;
+	op->from = mc_kv_entry_loc(e);
+	op->from_seg = seg;
+	return op;
+}
+
+static void free_op(struct mc_kv_op *op)
+{
+	free(op->mem);
+	free(op->key);
+	free(op);
+}
+
+static void free_victim(struct victim *v)
+{
+	for (size_t i = 0; i < v->n; i++)
+		if (v->ops[i] != NULL)
+			free_op(v->ops[i]);
+	free(v->ops);
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct mc_kv_op *const *x = a, *const *y = b;
+
+	return (*x)->from.off < (*y)->from.off ? -1 : (*x)->from.off > (*y)->from.off;
+}
+
+/* What lives in the segment now. */
+static int list_live(struct mc_kv_log *log, struct victim *v)
+{
+	size_t cap = 0;
+	int r = 0;
+
+	mc_mutex_lock(&log->lock);
+	for (uint32_t at = v->seg->head; at != 0; at = mc_kv_table_get(&log->table, at)->seg_next)
+		cap++;
+	v->ops = calloc(cap + 1, sizeof(*v->ops));
+	if (v->ops == NULL)
+		r = -ENOMEM;
+	for (uint32_t at = v->seg->head; at != 0 && r == 0;) {
+		const struct mc_kv_entry *e = mc_kv_table_get(&log->table, at);
+
+		v->ops[v->n] = copy_of(e, at, v->seg);
+		if (v->ops[v->n] == NULL)
+			r = -ENOMEM;
+		else
+			v->n++;
+		at = e->seg_next;
+	}
+	mc_mutex_unlock(&log->lock);
+	if (r == 0)
+		qsort(v->ops, v->n, sizeof(*v->ops), by_place);
+	return r;
+}
+
+static struct mc_kv_log_owner owner_of(struct mc_kv_log *log)
+{
+	struct mc_kv_log_owner owner;
+
+	mc_mutex_lock(&log->lock);
+	owner = log->owner;
+	mc_mutex_unlock(&log->lock);
+	return owner;
+}
+
+static void ask_owner(struct mc_kv_log *log, struct victim *v)
+{
+	struct mc_kv_log_owner o = owner_of(log);
+
+	for (size_t i = 0; i < v->n; i++) {
+		struct mc_kv_op *op = v->ops[i];
+
+		op->cancelled = o.keep != NULL && !o.keep(o.ctx, op->meta.key, op->meta.version);
+		if (op->cancelled)
+			v->evict += mc_kv_space(op->meta.size, op->meta.n_crc, op->from.segment);
+	}
+}
+
+static void evict(struct mc_kv_log *log, struct mc_kv_op *op)
+{
+	struct mc_kv_log_owner o = owner_of(log);
+	const struct mc_kv_entry *e;
+	char *key = NULL;
+	bool dropped = false;
+
+	mc_mutex_lock(&log->lock);
+	e = mc_kv_table_get(&log->table, op->slot);
+	if (e != NULL && e->kind == MC_KV_OBJECT && memcmp(e->version, op->meta.version, 16) == 0) {
+		struct mc_kv_loc at = mc_kv_entry_loc(e);
+
+		if (mc_kv_loc_same(&at, &op->from)) {
+			key = strdup(mc_kv_entry_key(e));
+			if (mc_kv_drop_locked(log, op->slot) != 0)
+				log->want_snapshot = true;
+			dropped = true;
+		}
+	}
+	mc_mutex_unlock(&log->lock);
+	if (dropped && o.evicted != NULL)
+		o.evicted(o.ctx, key != NULL ? key : op->meta.key, op->meta.version, &op->from);
+	free(key);
+}
+
+static bool verifies(struct mc_kv_log *log, const struct mc_kv_op *op, const unsigned char *record)
+{
+	const struct mc_kv_meta *m = &op->meta;
+	const unsigned char *p = record + MC_KV_HEADER;
+
+	if (mc_kv_record_check(log, record, &op->from, m->version, m->size) != 0)
+		return false;
+	for (uint32_t i = 0; i < m->n_crc; i++) {
+		uint64_t at = (uint64_t)i << 20;
+		uint64_t len = m->size - at < (1u << 20) ? m->size - at : 1u << 20;
+
+		if (at >= m->size || mc_crc32c(0, p + at, len) != m->crc[i])
+			return false;
+	}
+	return true;
+}
+
+static int copy_one(struct mc_kv_log *log, struct victim *v, size_t i, const unsigned char *record)
+{
+	struct mc_kv_op *op = v->ops[i];
+	int r;
+
+	mc_mutex_lock(&log->lock);
+	log->n_moving++;
+	op->from_seg->writers++;
+	mc_mutex_unlock(&log->lock);
+	r = mc_kv_stream_record(log, &log->survivors, op, record + MC_KV_HEADER);
+	if (r == 0) {
+		v->ops[i] = NULL;
+		return 0;
+	}
+	mc_mutex_lock(&log->lock);
+	log->n_moving--;
+	op->from_seg->writers--;
+	mc_mutex_unlock(&log->lock);
+	return r;
+}
+
+/* Copies the survivors that lie in one window from the i-th on; *ret_next is the first beyond. */
+static int copy_window(
+	struct mc_kv_log *log, struct victim *v, size_t i, unsigned char *buf, size_t *ret_next)
+{
+	uint64_t start = v->ops[i]->from.off / MC_KV_ALIGN * MC_KV_ALIGN, end = start + WINDOW;
+	uint64_t last = start;
+	size_t n = i;
+	int r;
+
+	if (end > log->segment_bytes)
+		end = log->segment_bytes;
+	for (; n < v->n; n++) {
+		uint64_t to = v->ops[n]->from.off + MC_KV_HEADER + v->ops[n]->meta.size;
+
+		if (to > end)
+			break;
+		if (!v->ops[n]->cancelled)
+			last = to;
+	}
+	*ret_next = n > i ? n : i + 1; /* one that no window holds lies outside the segment */
+	r = last > start ? mc_io_read_full(log->io, v->seg->fd, buf,
+				   mc_kv_up(last, MC_KV_ALIGN) - start, start)
+			 : 0;
+	if (r != 0)
+		mc_kv_failed(log);
+	for (size_t k = i; k < *ret_next; k++) {
+		const unsigned char *record = buf + (v->ops[k]->from.off - start);
+		bool good = r == 0 && n > i && !v->ops[k]->cancelled;
+
+		if (r != 0 && !v->ops[k]->cancelled)
+			continue;
+		if (good && !verifies(log, v->ops[k], record)) {
+			mc_mutex_lock(&log->lock);
+			log->stats.bad++;
+			mc_mutex_unlock(&log->lock);
+			good = false;
+		}
+		if (good)
+			r = copy_one(log, v, k, record);
+		else
+			evict(log, v->ops[k]);
+		if (r != 0)
+			return r;
+	}
+	return r;
+}
+
+static int empty_victim(struct mc_kv_log *log, struct victim *v)
+{
+	cleanup_free unsigned char *buf = aligned_alloc(MC_KV_ALIGN, WINDOW + MC_KV_ALIGN);
+	int r = buf == NULL ? -ENOMEM : 0;
+
+	mc_mutex_lock(&log->lock);
+	v->seg->state = MC_KV_SEG_MOVING;
+	v->seg->writers++; /* until all copies are queued */
+	mc_mutex_unlock(&log->lock);
+	for (size_t i = 0; i < v->n && r == 0;)
+		r = copy_window(log, v, i, buf, &i);
+	mc_mutex_lock(&log->lock);
+	v->seg->writers--;
+	mc_kv_poke_locked(log);
+	mc_mutex_unlock(&log->lock);
+	return r;
+}
+
+/*
+ * The sealed segment with the most dead bytes; of those with at most ceiling, and then only those
+ * numbered above after. What a full segment could not hold at its end is not dead: copying its
+ * records would not gain it.
+ */
+static struct mc_kv_segment *choose(
+	struct mc_kv_log *log, uint64_t ceiling, uint32_t after, uint64_t *ret_dead)
+{
+	struct mc_kv_segment *best = NULL;
+
+	mc_mutex_lock(&log->lock);
+	for (uint32_t id = 1; id < log->n_segs; id++) {
+		struct mc_kv_segment *seg = log->segs[id];
+		uint64_t dead;
+
+		if (seg == NULL || seg->state != MC_KV_SEG_SEALED || seg->head == 0 ||
+			seg->writers != 0)
+			continue;
+		dead = seg->filled > seg->live ? seg->filled - seg->live : 0;
+		if (dead > ceiling || (dead == ceiling && id <= after))
+			continue;
+		if (best == NULL || dead > *ret_dead) {
+			best = seg;
+			*ret_dead = dead;
+		}
+	}
+	mc_mutex_unlock(&log->lock);
+	return best;
+}
+
+/* Images the owner does not keep. */
+static int evict_image(struct mc_kv_log *log)
+{
+	struct victim v = {0};
+	struct mc_kv_segment images = {.fd = -1};
+	bool any = false;
+	int r;
+
+	mc_mutex_lock(&log->lock);
+	images.head = log->image_head;
+	mc_mutex_unlock(&log->lock);
+	v.seg = &images;
+	r = list_live(log, &v);
+	if (r == 0)
+		ask_owner(log, &v);
+	for (size_t i = 0; i < v.n && r == 0 && !any; i++) {
+		if (!v.ops[i]->cancelled)
+			continue;
+		evict(log, v.ops[i]);
+		any = true;
+	}
+	free_victim(&v);
+	return any ? 0 : -ENOENT;
+}
+
+int mc_kv_reclaim(struct mc_kv_log *log, bool force)
+{
+	uint64_t dead = UINT64_MAX, least = log->segment_bytes / 100 * GAIN_PERCENT;
+	struct mc_kv_segment *seg;
+	uint32_t after = 0;
+
+	while ((seg = choose(log, dead, after, &dead)) != NULL) {
+		struct victim v = {.seg = seg};
+		int r;
+
+		after = seg->id;
+		r = list_live(log, &v);
+		if (r == 0)
+			ask_owner(log, &v);
+		if (r == 0 && !force && dead + v.evict < least)
+			r = -EAGAIN;
+		if (r == 0)
+			r = empty_victim(log, &v);
+		free_victim(&v);
+		if (r != -EAGAIN)
+			return r;
+	}
+	return force ? -ENOENT : evict_image(log);
+}

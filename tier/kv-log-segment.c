@@ -1,0 +1,246 @@
+/*
+ * Segment files: segments/<8 hex>, preallocated.
+ *
+ * Invariants:
+ * 1. A generation is durable in the journal before a write of it: a fresh segment is known by the
+ *    first PUT in it, a reused one by its SEGMENT record or a snapshot.
+ * 2. Numbers are never given twice while the daemon lives, nor while a journal names the first use.
+ * 3. n_files × segment_bytes + image_bytes ≤ capacity, unless the capacity was lowered.
+ */
+#include "tier/kv-log-impl.h"
+
+#include "tier/cleanup.h"
+#include "tier/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_SEGMENTS (UINT32_C(1) << 24)
+
+struct mc_kv_segment *mc_kv_segment_get(const struct mc_kv_log *log, uint32_t id)
+{
+	return id < log->n_segs ? log->segs[id] : NULL;
+}
+
+struct mc_kv_segment *mc_kv_segment_note(struct mc_kv_log *log, uint32_t id)
+{
+	struct mc_kv_segment *seg = mc_kv_segment_get(log, id);
+
+	if (seg != NULL || id == 0 || id >= MAX_SEGMENTS)
+		return seg;
+	if (id >= log->cap_segs) {
+		uint32_t cap = id + id / 2 + 64;
+		struct mc_kv_segment **grown = reallocarray(log->segs, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return NULL;
+		log->segs = grown;
+		log->cap_segs = cap;
+	}
+	seg = calloc(1, sizeof(*seg));
+	if (seg == NULL)
+		return NULL;
+	*seg = (struct mc_kv_segment){.id = id, .generation = 1, .fd = -1};
+	while (log->n_segs <= id)
+		log->segs[log->n_segs++] = NULL;
+	log->segs[id] = seg;
+	return seg;
+}
+
+int mc_kv_segment_path(const struct mc_kv_log *log, uint32_t id, char **ret)
+{
+	return asprintf(ret, "%s/segments/%08" PRIx32, log->dir, id) < 0 ? -ENOMEM : 0;
+}
+
+static uint64_t max_files_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock)
+{
+	return log->capacity > log->image_bytes
+		? (log->capacity - log->image_bytes) / log->segment_bytes
+		: 0;
+}
+
+uint32_t mc_kv_segments_left_locked(const struct mc_kv_log *log)
+{
+	uint64_t max = max_files_locked(log);
+	uint32_t left = 0;
+
+	for (uint32_t id = 1; id < log->n_segs; id++)
+		left += log->segs[id] != NULL && log->segs[id]->state == MC_KV_SEG_FREE &&
+			log->segs[id]->fd >= 0;
+	if (!log->disk_full && max > log->n_files)
+		left += (uint32_t)(max - log->n_files);
+	return left;
+}
+
+static int preallocate(const struct mc_kv_log *log, int fd)
+{
+	int r = log->io->fallocate(log->io, fd, 0, 0, log->segment_bytes);
+
+	return r == -EOPNOTSUPP ? log->io->ftruncate(log->io, fd, log->segment_bytes) : r;
+}
+
+static int make_file(struct mc_kv_log *log, struct mc_kv_segment *seg)
+{
+	cleanup_free char *path = NULL, *dir = NULL;
+	int fd, r = mc_kv_segment_path(log, seg->id, &path);
+
+	if (r != 0)
+		return r;
+	if (asprintf(&dir, "%s/segments", log->dir) < 0)
+		return -ENOMEM;
+	fd = log->io->open(
+		log->io, path, O_RDWR | O_CREAT | O_TRUNC | (log->direct ? O_DIRECT : 0), 0600);
+	if (fd < 0)
+		return fd;
+	r = preallocate(log, fd);
+	if (r == 0)
+		r = log->io->fsync(log->io, fd);
+	if (r == 0)
+		r = mc_io_sync_dir(log->io, dir);
+	if (r != 0) {
+		log->io->close(log->io, fd);
+		log->io->unlink(log->io, path);
+		return r;
+	}
+	mc_mutex_lock(&log->lock);
+	seg->fd = fd;
+	log->n_files++;
+	mc_mutex_unlock(&log->lock);
+	return 0;
+}
+
+/* A FREE one, with a file if possible; else a new number. */
+static struct mc_kv_segment *choose_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
+{
+	struct mc_kv_segment *bare = NULL;
+
+	for (uint32_t id = 1; id < log->n_segs; id++) {
+		struct mc_kv_segment *seg = log->segs[id];
+
+		if (seg == NULL || seg->state != MC_KV_SEG_FREE)
+			continue;
+		if (seg->fd >= 0)
+			return seg;
+		bare = seg;
+	}
+	return bare != NULL ? bare : mc_kv_segment_note(log, log->n_segs > 0 ? log->n_segs : 1);
+}
+
+int mc_kv_segment_take(struct mc_kv_log *log, bool spare, struct mc_kv_segment **ret)
+{
+	struct mc_kv_segment *seg = NULL;
+	uint32_t need = spare ? 1 : 2;
+	int r = 0;
+
+	mc_mutex_lock(&log->lock);
+	/* A disk that was full may have room again. */
+	if (log->disk_full && mc_kv_segments_left_locked(log) < need)
+		log->disk_full = false;
+	if (mc_kv_segments_left_locked(log) < need)
+		r = -EAGAIN;
+	else if ((seg = choose_locked(log)) == NULL)
+		r = -ENOMEM;
+	if (r == 0)
+		seg->state = MC_KV_SEG_OPEN;
+	mc_mutex_unlock(&log->lock);
+	if (r != 0)
+		return r;
+	if (seg->fd < 0)
+		r = make_file(log, seg);
+	if (r != 0) {
+		mc_mutex_lock(&log->lock);
+		seg->state = MC_KV_SEG_FREE;
+		if (r == -ENOSPC || r == -EDQUOT || r == -EFBIG) {
+			log->disk_full = true;
+			r = -EAGAIN;
+		}
+		mc_mutex_unlock(&log->lock);
+		if (r != -EAGAIN)
+			mc_kv_failed(log);
+		return r;
+	}
+	*ret = seg;
+	return 0;
+}
+
+bool mc_kv_segment_empty_locked(const struct mc_kv_segment *seg)
+{
+	return (seg->state == MC_KV_SEG_SEALED || seg->state == MC_KV_SEG_MOVING) &&
+		seg->head == 0 && seg->writers == 0 && seg->readers == 0;
+}
+
+int mc_kv_segment_remove_file(struct mc_kv_log *log, struct mc_kv_segment *seg)
+{
+	cleanup_free char *path = NULL;
+	int r = mc_kv_segment_path(log, seg->id, &path);
+
+	if (r != 0)
+		return r;
+	log->io->close(log->io, seg->fd);
+	r = log->io->unlink(log->io, path);
+	mc_mutex_lock(&log->lock);
+	seg->fd = -1;
+	log->n_files--;
+	mc_mutex_unlock(&log->lock);
+	return r;
+}
+
+/* Its next generation is durable. */
+static void set_free(struct mc_kv_log *log, struct mc_kv_segment *seg)
+{
+	bool remove;
+
+	mc_mutex_lock(&log->lock);
+	remove = seg->failed || log->n_files > max_files_locked(log);
+	mc_mutex_unlock(&log->lock);
+	if (remove && seg->fd >= 0)
+		mc_kv_segment_remove_file(log, seg);
+	mc_mutex_lock(&log->lock);
+	seg->failed = false;
+	seg->state = MC_KV_SEG_FREE;
+	log->stats.reclaimed++;
+	mc_mutex_unlock(&log->lock);
+}
+
+void mc_kv_segments_free(struct mc_kv_log *log)
+{
+	bool any = false;
+	uint32_t n;
+
+	mc_mutex_lock(&log->lock);
+	n = log->n_segs;
+	for (uint32_t id = 1; id < n; id++) {
+		struct mc_kv_segment *seg = log->segs[id];
+
+		if (seg == NULL)
+			continue;
+		if (mc_kv_segment_empty_locked(seg)) {
+			seg->state = MC_KV_SEG_FREEING;
+			seg->generation++;
+			/* Without memory for it the record is in the next snapshot only. */
+			if (mc_kv_log_segment_locked(log, seg) != 0)
+				log->want_snapshot = true;
+		}
+		any |= seg->state == MC_KV_SEG_FREEING;
+	}
+	any &= !log->want_snapshot;
+	mc_mutex_unlock(&log->lock);
+	if (!any || mc_kv_commit(log) != 0)
+		return;
+	for (uint32_t id = 1; id < n; id++) {
+		struct mc_kv_segment *seg;
+
+		mc_mutex_lock(&log->lock);
+		seg = log->segs[id];
+		mc_mutex_unlock(&log->lock);
+		if (seg != NULL && seg->state == MC_KV_SEG_FREEING)
+			set_free(log, seg);
+	}
+	mc_mutex_lock(&log->lock);
+	mc_cond_broadcast(&log->moved);
+	mc_cond_signal(&log->work);
+	mc_mutex_unlock(&log->lock);
+}

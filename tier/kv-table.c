@@ -1,0 +1,238 @@
+/*
+ * The table of what the KV log holds.
+ *
+ * Invariants:
+ * 1. Each entry stands in one slot and in the chain of its bucket; a free slot holds the number of
+ *    the next free one, tagged by its lowest bit, which no pointer has.
+ * 2. A slot does not change while its entry lives, renamed or moved: who walks the slots sees every
+ *    entry that lives throughout.
+ */
+#include "tier/kv-table.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_BUCKETS 1024
+
+/* FNV-1a, 64 bit, then mixed: the low bits choose the bucket. */
+uint64_t mc_kv_key_hash(const char *key)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+	for (const unsigned char *p = (const unsigned char *)key; *p != '\0'; p++)
+		h = (h ^ *p) * UINT64_C(0x100000001b3);
+	h ^= h >> 32;
+	h *= UINT64_C(0xd6e8feb86659fd93);
+	return h ^ h >> 32;
+}
+
+static uint32_t hash_of(enum mc_kv_kind kind, const char *key)
+{
+	return (uint32_t)mc_kv_key_hash(key) + (uint32_t)kind * 0x9e3779b9u;
+}
+
+static struct mc_kv_entry *free_tag(uint32_t next)
+{
+	return (struct mc_kv_entry *)((uintptr_t)next << 1 | 1);
+}
+
+static bool is_free(const struct mc_kv_entry *e)
+{
+	return ((uintptr_t)e & 1) != 0;
+}
+
+int mc_kv_table_init(struct mc_kv_table *t)
+{
+	*t = (struct mc_kv_table){.n_slots = 1, .n_buckets = FIRST_BUCKETS};
+	t->buckets = calloc(t->n_buckets, sizeof(*t->buckets));
+	return t->buckets == NULL ? -ENOMEM : 0;
+}
+
+void mc_kv_table_done(struct mc_kv_table *t)
+{
+	for (uint32_t i = 1; i < t->n_slots; i++)
+		if (!is_free(t->slots[i]))
+			free(t->slots[i]);
+	free(t->slots);
+	free(t->buckets);
+	*t = (struct mc_kv_table){0};
+}
+
+struct mc_kv_entry *mc_kv_table_get(const struct mc_kv_table *t, uint32_t slot)
+{
+	if (slot == 0 || slot >= t->n_slots || is_free(t->slots[slot]))
+		return NULL;
+	return t->slots[slot];
+}
+
+uint32_t mc_kv_table_find(const struct mc_kv_table *t, enum mc_kv_kind kind, const char *key)
+{
+	uint32_t hash = hash_of(kind, key), slot = t->buckets[hash & (t->n_buckets - 1)];
+
+	for (; slot != 0; slot = t->slots[slot]->next) {
+		const struct mc_kv_entry *e = t->slots[slot];
+
+		if (e->hash == hash && e->kind == kind && strcmp(mc_kv_entry_key(e), key) == 0)
+			break;
+	}
+	return slot;
+}
+
+static void chain(struct mc_kv_table *t, uint32_t slot)
+{
+	struct mc_kv_entry *e = t->slots[slot];
+	uint32_t *bucket = &t->buckets[e->hash & (t->n_buckets - 1)];
+
+	e->next = *bucket;
+	*bucket = slot;
+}
+
+static void unchain(struct mc_kv_table *t, uint32_t slot)
+{
+	const struct mc_kv_entry *e = t->slots[slot];
+	uint32_t *at = &t->buckets[e->hash & (t->n_buckets - 1)];
+
+	while (*at != slot)
+		at = &t->slots[*at]->next;
+	*at = e->next;
+}
+
+/* Failing to grow only makes chains longer. */
+static void grow_buckets(struct mc_kv_table *t)
+{
+	uint32_t n = t->n_buckets * 2, *grown;
+
+	if (t->n < t->n_buckets || n == 0)
+		return;
+	grown = calloc(n, sizeof(*grown));
+	if (grown == NULL)
+		return;
+	free(t->buckets);
+	t->buckets = grown;
+	t->n_buckets = n;
+	for (uint32_t i = 1; i < t->n_slots; i++)
+		if (!is_free(t->slots[i]))
+			chain(t, i);
+}
+
+static int take_slot(struct mc_kv_table *t, uint32_t *ret)
+{
+	if (t->free_slot != 0) {
+		*ret = t->free_slot;
+		t->free_slot = (uint32_t)((uintptr_t)t->slots[*ret] >> 1);
+		return 0;
+	}
+	if (t->n_slots >= t->cap_slots) {
+		uint32_t cap = t->cap_slots != 0 ? t->cap_slots + t->cap_slots / 2 : 1024;
+		struct mc_kv_entry **grown = reallocarray(t->slots, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return -ENOMEM;
+		t->slots = grown;
+		t->cap_slots = cap;
+	}
+	*ret = t->n_slots++;
+	return 0;
+}
+
+static struct mc_kv_entry *make_entry(
+	enum mc_kv_kind kind, const struct mc_kv_meta *m, const struct mc_kv_loc *loc)
+{
+	size_t key_len = strlen(m->key), crc_len = m->n_crc * sizeof(uint32_t);
+	struct mc_kv_entry *e = malloc(sizeof(*e) + crc_len + key_len + 1);
+
+	if (e == NULL)
+		return NULL;
+	*e = (struct mc_kv_entry){.hash = hash_of(kind, m->key),
+		.segment = loc->segment,
+		.generation = loc->generation,
+		.off = loc->off,
+		.size = m->size,
+		.mtime_s = m->mtime_s,
+		.mtime_ns = m->mtime_ns,
+		.n_crc = m->n_crc,
+		.key_len = (uint16_t)key_len,
+		.kind = (uint8_t)kind};
+	memcpy(e->version, m->version, sizeof(e->version));
+	if (crc_len > 0)
+		memcpy(e->crc, m->crc, crc_len);
+	memcpy((char *)(e->crc + e->n_crc), m->key, key_len + 1);
+	return e;
+}
+
+int mc_kv_table_add(struct mc_kv_table *t, enum mc_kv_kind kind, const struct mc_kv_meta *meta,
+	const struct mc_kv_loc *loc, uint32_t *ret_slot)
+{
+	struct mc_kv_entry *e = make_entry(kind, meta, loc);
+	uint32_t slot;
+
+	if (e == NULL)
+		return -ENOMEM;
+	if (take_slot(t, &slot) != 0) {
+		free(e);
+		return -ENOMEM;
+	}
+	t->slots[slot] = e;
+	t->n++;
+	chain(t, slot);
+	grow_buckets(t);
+	*ret_slot = slot;
+	return 0;
+}
+
+void mc_kv_table_remove(struct mc_kv_table *t, uint32_t slot)
+{
+	unchain(t, slot);
+	free(t->slots[slot]);
+	t->slots[slot] = free_tag(t->free_slot);
+	t->free_slot = slot;
+	t->n--;
+}
+
+int mc_kv_table_rekey(struct mc_kv_table *t, uint32_t slot, const char *key)
+{
+	const struct mc_kv_entry *old = t->slots[slot];
+	struct mc_kv_meta m = mc_kv_entry_meta(old);
+	struct mc_kv_loc loc = mc_kv_entry_loc(old);
+	struct mc_kv_entry *e;
+
+	m.key = key;
+	e = make_entry(old->kind, &m, &loc);
+	if (e == NULL)
+		return -ENOMEM;
+	e->copies = old->copies;
+	e->seg_prev = old->seg_prev;
+	e->seg_next = old->seg_next;
+	unchain(t, slot);
+	free(t->slots[slot]);
+	t->slots[slot] = e;
+	chain(t, slot);
+	return 0;
+}
+
+void mc_kv_table_link(struct mc_kv_table *t, uint32_t *head, uint32_t slot)
+{
+	struct mc_kv_entry *e = t->slots[slot];
+
+	e->seg_prev = 0;
+	e->seg_next = *head;
+	if (*head != 0)
+		t->slots[*head]->seg_prev = slot;
+	*head = slot;
+}
+
+void mc_kv_table_unlink(struct mc_kv_table *t, uint32_t *head, uint32_t slot)
+{
+	struct mc_kv_entry *e = t->slots[slot];
+
+	if (e->seg_prev != 0)
+		t->slots[e->seg_prev]->seg_next = e->seg_next;
+	else
+		*head = e->seg_next;
+	if (e->seg_next != 0)
+		t->slots[e->seg_next]->seg_prev = e->seg_prev;
+	e->seg_prev = 0;
+	e->seg_next = 0;
+}

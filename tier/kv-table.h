@@ -1,0 +1,86 @@
+/*
+ * The table of what the KV log holds: objects, directories and pins by key, objects also by the
+ * segment they lie in. About 90 bytes for an object, plus key and checksums. Callers lock.
+ *
+ * A slot is the entry's number while it lives; slot 0 is none.
+ */
+#pragma once
+
+#include "tier/kv-log.h"
+
+#define MC_KV_IMAGE UINT32_MAX /* the segment of objects that are image files */
+
+enum mc_kv_kind { MC_KV_OBJECT, MC_KV_DIR, MC_KV_PIN };
+
+struct mc_kv_entry {
+	uint32_t hash, next;         /* of kind and key; chain of the bucket */
+	uint32_t seg_prev, seg_next; /* entries of the same segment */
+	uint32_t segment, generation;
+	uint64_t off; /* bytes */
+	uint64_t size;
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+	uint32_t n_crc;
+	uint16_t key_len;
+	uint8_t kind;
+	uint8_t copies; /* on remotes */
+	uint8_t version[16];
+	uint32_t crc[]; /* n_crc of them, then the key and a NUL */
+};
+
+struct mc_kv_table {
+	struct mc_kv_entry **slots; /* owned, each owned */
+	uint32_t n_slots, cap_slots;
+	uint32_t free_slot; /* list of freed slots, kept as tagged numbers in slots */
+	uint32_t *buckets;  /* owned */
+	uint32_t n_buckets; /* a power of two */
+	uint32_t n;         /* entries */
+};
+
+int mc_kv_table_init(struct mc_kv_table *t);
+void mc_kv_table_done(struct mc_kv_table *t);
+
+/* NULL where the slot is free. */
+struct mc_kv_entry *mc_kv_table_get(const struct mc_kv_table *t, uint32_t slot);
+uint32_t mc_kv_table_find(const struct mc_kv_table *t, enum mc_kv_kind kind, const char *key);
+/* The key must not be there. Copies everything; not in any segment's list. 0 or -ENOMEM. */
+int mc_kv_table_add(struct mc_kv_table *t, enum mc_kv_kind kind, const struct mc_kv_meta *meta,
+	const struct mc_kv_loc *loc, uint32_t *ret_slot);
+/* The entry must be in no segment's list. */
+void mc_kv_table_remove(struct mc_kv_table *t, uint32_t slot);
+/* The new key must not be there. 0 or -ENOMEM: nothing changed. */
+int mc_kv_table_rekey(struct mc_kv_table *t, uint32_t slot, const char *key);
+
+void mc_kv_table_link(struct mc_kv_table *t, uint32_t *head, uint32_t slot);
+void mc_kv_table_unlink(struct mc_kv_table *t, uint32_t *head, uint32_t slot);
+
+uint64_t mc_kv_key_hash(const char *key);
+
+static inline const char *mc_kv_entry_key(const struct mc_kv_entry *e)
+{
+	return (const char *)(e->crc + e->n_crc);
+}
+
+static inline struct mc_kv_loc mc_kv_entry_loc(const struct mc_kv_entry *e)
+{
+	return (struct mc_kv_loc){e->segment, e->generation, e->off};
+}
+
+/* Pointers into the entry. */
+static inline struct mc_kv_meta mc_kv_entry_meta(const struct mc_kv_entry *e)
+{
+	struct mc_kv_meta m = {.key = mc_kv_entry_key(e),
+		.size = e->size,
+		.mtime_s = e->mtime_s,
+		.mtime_ns = e->mtime_ns,
+		.n_crc = e->n_crc,
+		.crc = e->crc};
+
+	__builtin_memcpy(m.version, e->version, sizeof(m.version));
+	return m;
+}
+
+static inline bool mc_kv_loc_same(const struct mc_kv_loc *a, const struct mc_kv_loc *b)
+{
+	return a->segment == b->segment && a->generation == b->generation && a->off == b->off;
+}
