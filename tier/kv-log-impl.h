@@ -4,7 +4,10 @@
  * kv-log.c          open, close, the directory, statistics
  * kv-log-op.c       puts under way, waiting for them
  * kv-log-record.c   records in segments: layout, building, checking
- * kv-log-journal.c  journal records, replay, snapshots, changes of names
+ * kv-log-entry.c    entries of the table and what counts them
+ * kv-log-journal.c  journal records, snapshots
+ * kv-log-replay.c   reading them
+ * kv-log-name.c     changes that move no data
  * kv-log-segment.c  segment files: making, freeing, accounting
  * kv-log-pack.c     the packer: puts → large writes
  * kv-log-image.c    objects too large for a segment
@@ -254,17 +257,29 @@ void mc_kv_record_header(const struct mc_kv_log *log, const struct mc_kv_meta *m
 int mc_kv_record_check(const struct mc_kv_log *log, const void *header, const struct mc_kv_loc *loc,
 	const uint8_t version[16], uint64_t size);
 
+/* ---- kv-log-entry.c: nothing here is journalled */
+void mc_kv_entry_drop_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->lock);
+/* The key holds this object now, and nothing else. 0 or -ENOMEM. */
+int mc_kv_entry_enter_locked(struct mc_kv_log *log, const struct mc_kv_meta *m,
+	const struct mc_kv_loc *loc, uint32_t *ret_slot) MC_REQUIRES(log->lock);
+/* Replaces what to held. 0 or -ENOMEM. */
+int mc_kv_entry_rename_locked(struct mc_kv_log *log, uint32_t slot, const char *to)
+	MC_REQUIRES(log->lock);
+int mc_kv_entry_mark_locked(struct mc_kv_log *log, enum mc_kv_kind kind, const char *key, bool made)
+	MC_REQUIRES(log->lock);
+
+/* ---- kv-log-replay.c */
+int mc_kv_journal_apply(void *ctx, uint8_t type, const void *rec, size_t len, struct mc_err *err);
+
 /* ---- kv-log-journal.c */
 #define MC_KV_RECORD_ROOM (80 + 4 * MC_KV_CRC_MAX + MC_KV_KEY_MAX)
-int mc_kv_journal_apply(void *ctx, uint8_t type, const void *rec, size_t len, struct mc_err *err);
 /* Appends the PUT and makes the table say so; replaces what the key had. 0 or -ENOMEM. */
 int mc_kv_put_locked(struct mc_kv_log *log, const struct mc_kv_meta *meta,
 	const struct mc_kv_loc *loc) MC_REQUIRES(log->lock);
 /* The same for a copy: the entry of slot lies at loc now. */
 int mc_kv_move_locked(struct mc_kv_log *log, uint32_t slot, const struct mc_kv_loc *loc)
 	MC_REQUIRES(log->lock);
-/* Drops the entry, in the table only. Appends REMOVE and drops the entry. */
-void mc_kv_entry_drop_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->lock);
+/* Appends REMOVE and drops the entry. */
 int mc_kv_drop_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->lock);
 int mc_kv_log_segment_locked(struct mc_kv_log *log, const struct mc_kv_segment *seg)
 	MC_REQUIRES(log->lock);

@@ -3,6 +3,8 @@
  * without its file is forgotten; a file without an object is removed, or kept as a free segment; a
  * segment that was being filled is given up as it is. The snapshot that follows makes the next
  * generations of free segments durable before anything is written to them.
+ *
+ * The table is not locked here: nobody else changes it, or looks at it, until recovering is false.
  */
 #include "tier/kv-log-impl.h"
 
@@ -76,7 +78,7 @@ static int look_at_segment(void *ctx, const char *name)
 	return 0;
 }
 
-static void settle_segments(struct mc_kv_log *log)
+static void settle_segments(struct mc_kv_log *log) MC_NO_TSA
 {
 	for (uint32_t id = 1; id < log->n_segs; id++) {
 		struct mc_kv_segment *seg = log->segs[id];
@@ -172,7 +174,7 @@ static int look_at_image(void *ctx, const char *name)
 }
 
 /* Entries without a file leave; what dropping them notes as gone never had one. */
-static void settle_images(struct look *l)
+static void settle_images(struct look *l) MC_NO_TSA
 {
 	struct mc_kv_log *log = l->log;
 

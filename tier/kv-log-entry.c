@@ -1,0 +1,87 @@
+/*
+ * Entries of the KV log's table together with what they are counted in: live bytes, the list of
+ * their segment, the list of images.
+ */
+#include "tier/kv-log-impl.h"
+
+#include <string.h>
+
+void mc_kv_entry_drop_locked(struct mc_kv_log *log, uint32_t slot)
+{
+	struct mc_kv_entry *e = mc_kv_table_get(&log->table, slot);
+	uint64_t space = mc_kv_space(e->size, e->n_crc, e->segment);
+
+	if (e->kind == MC_KV_OBJECT) {
+		log->stats.live -= space;
+		log->stats.objects--;
+		log->deaths++;
+		if (e->segment == MC_KV_IMAGE) {
+			mc_kv_table_unlink(&log->table, &log->image_head, slot);
+			mc_kv_image_gone_locked(log, e->version, e->generation, e->size);
+		} else {
+			struct mc_kv_segment *seg = mc_kv_segment_get(log, e->segment);
+
+			seg->live -= space;
+			mc_kv_table_unlink(&log->table, &seg->head, slot);
+		}
+	}
+	mc_kv_table_remove(&log->table, slot);
+}
+
+static void link_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->lock)
+{
+	struct mc_kv_entry *e = mc_kv_table_get(&log->table, slot);
+	uint64_t space = mc_kv_space(e->size, e->n_crc, e->segment);
+	struct mc_kv_segment *seg;
+
+	log->stats.live += space;
+	log->stats.objects++;
+	if (e->segment == MC_KV_IMAGE) {
+		mc_kv_table_link(&log->table, &log->image_head, slot);
+		return;
+	}
+	seg = mc_kv_segment_get(log, e->segment);
+	seg->live += space;
+	mc_kv_table_link(&log->table, &seg->head, slot);
+}
+
+/* The key holds this object now, and nothing else. */
+int mc_kv_entry_enter_locked(struct mc_kv_log *log, const struct mc_kv_meta *m,
+	const struct mc_kv_loc *loc, uint32_t *ret_slot)
+{
+	uint32_t old = mc_kv_table_find(&log->table, MC_KV_OBJECT, m->key);
+	int r = mc_kv_table_add(&log->table, MC_KV_OBJECT, m, loc, ret_slot);
+
+	if (r != 0)
+		return r;
+	link_locked(log, *ret_slot);
+	if (old != 0)
+		mc_kv_entry_drop_locked(log, old);
+	return 0;
+}
+
+int mc_kv_entry_rename_locked(struct mc_kv_log *log, uint32_t slot, const char *to)
+{
+	uint32_t old = mc_kv_table_find(&log->table, MC_KV_OBJECT, to);
+	int r;
+
+	if (old == slot)
+		return 0;
+	r = mc_kv_table_rekey(&log->table, slot, to);
+	if (r == 0 && old != 0)
+		mc_kv_entry_drop_locked(log, old);
+	return r;
+}
+
+int mc_kv_entry_mark_locked(struct mc_kv_log *log, enum mc_kv_kind kind, const char *key, bool made)
+{
+	static const struct mc_kv_loc nowhere;
+	struct mc_kv_meta m = {.key = key};
+	uint32_t slot = mc_kv_table_find(&log->table, kind, key);
+
+	if (made && slot == 0)
+		return mc_kv_table_add(&log->table, kind, &m, &nowhere, &slot);
+	if (!made && slot != 0)
+		mc_kv_table_remove(&log->table, slot);
+	return 0;
+}

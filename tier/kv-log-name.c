@@ -1,0 +1,169 @@
+/*
+ * Changes that move no data: remove, evict, rename, directories, pins, remote copies. Record and
+ * table change under one hold of the lock; then the caller waits until the record is durable.
+ */
+#include "tier/kv-log-journal.h"
+
+#include "tier/cleanup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Waits until the table may be changed. 0, or why it never will. */
+static int begin_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
+{
+	while (log->recovering)
+		mc_cond_wait(&log->moved, &log->lock);
+	return log->dead != 0 ? -EIO : 0;
+}
+
+/* Ends a change: durable through the log, or through the snapshot of the committer. */
+static int commit_unlocked(struct mc_kv_log *log, int appended) MC_EXCLUDES(log->lock)
+{
+	uint64_t tried;
+	bool ok;
+
+	if (appended == 0 && mc_journal_commit(log->journal) == 0)
+		return 0;
+	mc_kv_failed(log);
+	mc_mutex_lock(&log->lock);
+	/* One under way may have passed the change: then the one after it counts. */
+	tried = log->snapshots_tried + (log->snapshotting ? 2 : 1);
+	log->want_snapshot = true;
+	mc_kv_poke_locked(log);
+	while (log->snapshots_tried < tried)
+		mc_cond_wait(&log->moved, &log->lock);
+	ok = log->snapshot_ok;
+	mc_mutex_unlock(&log->lock);
+	return ok ? 0 : -EIO;
+}
+
+int mc_kv_log_remove(struct mc_kv_log *log, const char *key, const uint8_t version[16],
+	const struct mc_kv_loc *loc)
+{
+	bool all = loc == NULL || loc->segment == 0, changed = false;
+	const struct mc_kv_entry *e;
+	uint32_t slot;
+	int r, appended = 0;
+
+	mc_mutex_lock(&log->lock);
+	r = begin_locked(log);
+	if (r != 0) {
+		mc_mutex_unlock(&log->lock);
+		return r;
+	}
+	mc_kv_ops_cancel_locked(log, key, all ? NULL : version);
+	slot = mc_kv_table_find(&log->table, MC_KV_OBJECT, key);
+	e = mc_kv_table_get(&log->table, slot);
+	if (e != NULL && (all || memcmp(e->version, version, sizeof(e->version)) == 0)) {
+		appended = mc_kv_drop_locked(log, slot);
+		changed = true;
+	}
+	mc_kv_poke_locked(log);
+	mc_mutex_unlock(&log->lock);
+	return changed ? commit_unlocked(log, appended) : 0;
+}
+
+int mc_kv_log_evict(struct mc_kv_log *log, const char *key, const uint8_t version[16],
+	const struct mc_kv_loc *loc)
+{
+	const struct mc_kv_entry *e;
+	uint32_t slot;
+	int r, appended = 0;
+
+	(void)loc; /* a copy may just have moved: the version decides */
+	mc_mutex_lock(&log->lock);
+	r = begin_locked(log);
+	slot = mc_kv_table_find(&log->table, MC_KV_OBJECT, key);
+	e = mc_kv_table_get(&log->table, slot);
+	if (r == 0 && (e == NULL || memcmp(e->version, version, sizeof(e->version)) != 0))
+		r = -ENOENT;
+	if (r == 0)
+		appended = mc_kv_drop_locked(log, slot);
+	mc_kv_poke_locked(log);
+	mc_mutex_unlock(&log->lock);
+	return r == 0 ? commit_unlocked(log, appended) : r;
+}
+
+int mc_kv_log_rename(struct mc_kv_log *log, const char *from, const char *to)
+{
+	cleanup_free unsigned char *rec =
+		malloc(sizeof(struct mc_kv_named_front) + 2 * MC_KV_KEY_MAX);
+	bool changed = false;
+	uint32_t slot;
+	int r, appended = 0;
+
+	if (rec == NULL)
+		return -ENOMEM;
+	mc_mutex_lock(&log->lock);
+	r = begin_locked(log);
+	if (r == 0 && strcmp(from, to) != 0) {
+		mc_kv_ops_cancel_locked(log, to, NULL);
+		r = mc_kv_ops_rename_locked(log, from, to);
+	}
+	slot = mc_kv_table_find(&log->table, MC_KV_OBJECT, from);
+	if (r == 0 && slot != 0 && strcmp(from, to) != 0) {
+		const struct mc_kv_entry *e = mc_kv_table_get(&log->table, slot);
+		size_t len = mc_kv_named_record(e->version, (uint32_t)strlen(from), from, to, rec);
+
+		r = mc_kv_entry_rename_locked(log, slot, to);
+		if (r == 0)
+			appended = mc_journal_append(log->journal, MC_JOURNAL_KV_RENAME, rec, len);
+		changed = r == 0;
+	}
+	mc_kv_poke_locked(log);
+	mc_mutex_unlock(&log->lock);
+	return r == 0 && changed ? commit_unlocked(log, appended) : r;
+}
+
+static int log_mark(struct mc_kv_log *log, enum mc_kv_kind kind, const char *key, bool made)
+{
+	unsigned char rec[2 + MC_KV_KEY_MAX];
+	bool there;
+	int r, appended = 0;
+
+	mc_mutex_lock(&log->lock);
+	r = begin_locked(log);
+	there = mc_kv_table_find(&log->table, kind, key) != 0;
+	if (r == 0 && there != made) {
+		r = mc_kv_entry_mark_locked(log, kind, key, made);
+		if (r == 0)
+			appended = mc_journal_append(log->journal, MC_JOURNAL_KV_MARK, rec,
+				mc_kv_mark_record(kind, made, key, rec));
+	}
+	mc_mutex_unlock(&log->lock);
+	return r == 0 && there != made ? commit_unlocked(log, appended) : r;
+}
+
+int mc_kv_log_dir(struct mc_kv_log *log, const char *key, bool made)
+{
+	return log_mark(log, MC_KV_DIR, key, made);
+}
+
+int mc_kv_log_pin(struct mc_kv_log *log, const char *key, bool pinned)
+{
+	return log_mark(log, MC_KV_PIN, key, pinned);
+}
+
+int mc_kv_log_remote(
+	struct mc_kv_log *log, const char *key, const uint8_t version[16], unsigned copies)
+{
+	unsigned char rec[sizeof(struct mc_kv_named_front) + MC_KV_KEY_MAX];
+	struct mc_kv_entry *e;
+	int r, appended = 0;
+	bool changed;
+
+	mc_mutex_lock(&log->lock);
+	r = begin_locked(log);
+	e = mc_kv_table_get(&log->table, mc_kv_table_find(&log->table, MC_KV_OBJECT, key));
+	changed = r == 0 && e != NULL && memcmp(e->version, version, sizeof(e->version)) == 0 &&
+		e->copies != copies;
+	if (changed) {
+		e->copies = copies < UINT8_MAX ? (uint8_t)copies : UINT8_MAX;
+		appended = mc_journal_append(log->journal, MC_JOURNAL_KV_REMOTE, rec,
+			mc_kv_named_record(version, e->copies, key, NULL, rec));
+	}
+	mc_mutex_unlock(&log->lock);
+	return changed ? commit_unlocked(log, appended) : r;
+}
