@@ -44,12 +44,21 @@ struct mc_cond {
 		PTHREAD_MUTEX_INITIALIZER                                                          \
 	}
 
+/* Sections are short: a moment's spinning is cheaper than two visits to the scheduler. */
 static inline void mc_mutex_init(struct mc_mutex *m)
 {
-	int r = pthread_mutex_init(&m->m, NULL);
+	pthread_mutexattr_t a;
+	int r = pthread_mutexattr_init(&a);
 
 	assert(r == 0);
+#ifdef __GLIBC__
+	r = pthread_mutexattr_settype(&a, PTHREAD_MUTEX_ADAPTIVE_NP);
+	assert(r == 0);
+#endif
+	r = pthread_mutex_init(&m->m, &a);
+	assert(r == 0);
 	(void)r;
+	pthread_mutexattr_destroy(&a);
 }
 
 static inline void mc_mutex_done(struct mc_mutex *m)

@@ -79,7 +79,7 @@ int mc_fetch_block_locked(
 	p->blk[block & 1].job = job;
 	job->work.home = derived(f) ? &s->derive : &s->demand;
 	mc_queue_push(prefetch && !derived(f) ? &s->prefetch : job->work.home, &job->work);
-	mc_cond_signal(&s->wake);
+	mc_store_wake_locked(s);
 	return 0;
 }
 
@@ -108,7 +108,7 @@ static void wait_for_room_locked(struct mc_store *s, struct mc_job *job) MC_REQU
 	leave_locked(s, job);
 	mc_queue_push(&s->no_room, &job->work);
 	mc_cond_signal(&s->tick);
-	mc_cond_signal(&s->wake);
+	mc_store_wake_locked(s);
 }
 
 /* Ends the job with res ≤ 0: the block's state, its waiters, the job's place. */
@@ -141,7 +141,7 @@ static void job_end(struct mc_store *s, struct mc_job *job, int res)
 		p->blk[1 - i].state == MC_BLK_ABSENT)
 		mc_pair_free_locked(s, p);
 	mc_store_room_locked(s);
-	mc_cond_signal(&s->wake);
+	mc_store_wake_locked(s);
 	if (s->stopping)
 		mc_cond_broadcast(&s->wake);
 	mc_mutex_unlock(&s->lock);

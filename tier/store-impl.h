@@ -123,6 +123,7 @@ struct mc_store {
 	struct mc_queue no_room;     /* jobs waiting for memory */
 	struct mc_queue behind_todo; /* pairs whose blocks found the backlog full */
 	struct mc_queue verify;      /* NVMe images to read through, for the maintenance thread */
+	unsigned sleeping;           /* workers with nothing to do */
 	unsigned in_flight;          /* jobs started and not finished, but for: */
 	unsigned gathering;     /* jobs of derived files, which wait for jobs of the other kind */
 	unsigned turns;         /* left to give; see T3 */
@@ -131,6 +132,7 @@ struct mc_store {
 	bool stopping;
 	struct mc_event_window events;
 	struct mc_store_stats st;
+	atomic_uint posting; /* threads about to signal wake, without the lock */
 	/* Set at open. */
 	unsigned max_in_flight, max_gathering, max_prefetch, max_window, max_behind;
 	unsigned n_workers;
@@ -155,6 +157,8 @@ void mc_queue_take(struct mc_queue *q, struct mc_work *w);
 void mc_store_post(struct mc_store *s, struct mc_work *w) MC_EXCLUDES(s->lock);
 void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* Wakes a sleeping worker when something may start: after each change that may have made it so. */
+void mc_store_wake_locked(struct mc_store *s) MC_REQUIRES(s->lock);
 /* Lets jobs that wait for memory try again. */
 void mc_store_room_locked(struct mc_store *s) MC_REQUIRES(s->lock);
 

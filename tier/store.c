@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,12 +57,42 @@ void mc_queue_take(struct mc_queue *q, struct mc_work *w)
 	q->n--;
 }
 
+/* The queue from which something may start now, or NULL. */
+static struct mc_queue *startable_locked(struct mc_store *s) MC_REQUIRES(s->lock)
+{
+	bool place = s->in_flight < s->max_in_flight;
+
+	if (s->ready.head != NULL)
+		return &s->ready;
+	if (s->demand.head != NULL && place)
+		return &s->demand;
+	if (s->derive.head != NULL && s->gathering < s->max_gathering)
+		return &s->derive;
+	return s->prefetch.head != NULL && place ? &s->prefetch : NULL;
+}
+
+void mc_store_wake_locked(struct mc_store *s)
+{
+	if (s->sleeping > 0 && startable_locked(s) != NULL)
+		mc_cond_signal(&s->wake);
+}
+
 void mc_store_post(struct mc_store *s, struct mc_work *w)
 {
+	bool wake;
+
 	mc_mutex_lock(&s->lock);
 	mc_queue_push(&s->ready, w);
-	mc_cond_signal(&s->wake);
+	wake = s->sleeping > 0;
+	if (wake)
+		atomic_fetch_add(&s->posting, 1);
 	mc_mutex_unlock(&s->lock);
+	/* Signalled under the lock, the worker would wake only to wait for it. The work may be done
+	 * and the store closing by now: store_free waits. */
+	if (wake) {
+		mc_cond_signal(&s->wake);
+		atomic_fetch_sub(&s->posting, 1);
+	}
 }
 
 void mc_store_room_locked(struct mc_store *s)
@@ -110,17 +141,9 @@ void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
 /* The next thing a worker should do, taken off its queue, or NULL. */
 static struct mc_work *next_work_locked(struct mc_store *s) MC_REQUIRES(s->lock)
 {
-	struct mc_queue *q = NULL;
+	struct mc_queue *q = startable_locked(s);
 	struct mc_work *w;
 
-	if (s->ready.head != NULL)
-		q = &s->ready;
-	else if (s->demand.head != NULL && s->in_flight < s->max_in_flight)
-		q = &s->demand;
-	else if (s->derive.head != NULL && s->gathering < s->max_gathering)
-		q = &s->derive;
-	else if (s->prefetch.head != NULL && s->in_flight < s->max_in_flight)
-		q = &s->prefetch;
 	if (q == NULL)
 		return NULL;
 	if (q == &s->derive)
@@ -162,7 +185,9 @@ static void *worker(void *arg)
 				(s->derive.head != NULL && s->gathering < s->max_gathering))
 				continue;
 		}
+		s->sleeping++;
 		mc_cond_wait(&s->wake, &s->lock);
+		s->sleeping--;
 	}
 	mc_cond_broadcast(&s->wake);
 	mc_mutex_unlock(&s->lock);
@@ -318,6 +343,8 @@ static int open_tiers(struct mc_store *s, struct mc_err *err)
 
 static void store_free(struct mc_store *s, bool keep_dram)
 {
+	while (atomic_load(&s->posting) > 0)
+		sched_yield();
 	if (s->hash != NULL)
 		mc_file_free_all(s);
 	if (s->nvme != NULL)
