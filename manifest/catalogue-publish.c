@@ -29,6 +29,17 @@ static int put_latest(struct mc_catalogue *c, const struct mc_rev_name *rev,
 	return mc_remote_put(c->remote, path, text, MC_SHA256_HEX + (size_t)n, 0, err);
 }
 
+/* Whether the newest revision of the model is this one. */
+static bool is_latest(
+	struct mc_catalogue *c, const struct mc_rev_name *rev, const uint8_t id[MC_SHA256_SIZE])
+{
+	struct mc_rev_name latest = *rev;
+	uint8_t latest_id[MC_SHA256_SIZE];
+
+	return mc_catalogue_latest(c, &latest, latest_id, NULL) == 0 &&
+		strcmp(latest.rev, rev->rev) == 0 && memcmp(latest_id, id, MC_SHA256_SIZE) == 0;
+}
+
 /* What is being published. */
 struct publication {
 	const struct mc_rev_name *rev;
@@ -51,6 +62,12 @@ static int meet_other(struct mc_catalogue *c, const struct publication *p, const
 	char path[MC_REV_PATH];
 	int r = mc_catalogue_read_id(c, p->rev, said, NULL);
 
+	if (r == -EBADMSG || r == -ENOENT)
+		return mc_err_set(err, -EBADMSG,
+			"%s: checkpoints/%s/%s/%s is damaged: its manifest.id is unusable and its "
+			"manifest.json is not this source's; import the source it was made from, "
+			"or remove that directory",
+			mc_remote_url(c->remote), p->rev->org, p->rev->model, p->rev->rev);
 	if (r == 0 && memcmp(said, p->id, sizeof(said)) == 0) {
 		if (!p->wrote_id) {
 			mc_rev_path(path, p->rev, "manifest.json");
@@ -138,7 +155,7 @@ int mc_catalogue_publish(struct mc_catalogue *c, const struct mc_rev_name *rev, 
 	}
 	if (r == 0)
 		r = mc_remote_sync(c->remote, &why);
-	if (r == 0)
+	if (r == 0 && !is_latest(c, rev, p.id))
 		r = put_latest(c, rev, p.id, &why);
 	if (r == 0)
 		r = mc_remote_sync(c->remote, &why);

@@ -163,16 +163,23 @@ static int get_text(
 	struct mc_catalogue *c, const char *path, char *out, size_t size, struct mc_err *err)
 {
 	cleanup_free void *buf = NULL;
+	struct mc_err why = {0};
 	size_t len;
-	int r = mc_remote_get(c->remote, path, size - 1, &buf, &len, err);
+	int r = mc_remote_get(c->remote, path, size - 1, &buf, &len, &why);
 
 	if (r == -EFBIG)
-		return mc_err_set(err, -EBADMSG, "%s: longer than %zu bytes", path, size - 1);
+		return mc_err_set(err, -EBADMSG,
+			"%s: %s: longer than %zu bytes; import the revision again",
+			mc_remote_url(c->remote), path, size - 1);
 	if (r < 0)
-		return r;
+		return mc_err_set(err, r, "%s", why.text);
 	memcpy(out, buf, len);
 	out[len] = '\0';
-	return strlen(out) == len ? 0 : mc_err_set(err, -EBADMSG, "%s: holds a NUL byte", path);
+	if (strlen(out) != len)
+		return mc_err_set(err, -EBADMSG,
+			"%s: %s: holds a NUL byte; import the revision again",
+			mc_remote_url(c->remote), path);
+	return 0;
 }
 
 int mc_catalogue_latest(
@@ -190,10 +197,12 @@ int mc_catalogue_latest(
 	len = strlen(text);
 	/* "<64 hex> <rev>\n" */
 	if (len < MC_ID_TEXT + 2 || text[len - 1] != '\n' || text[MC_SHA256_HEX] != ' ')
-		return mc_err_set(err, -EBADMSG, "%s: damaged; publish a revision again", path);
+		return mc_err_set(err, -EBADMSG, "%s: %s: damaged; import a revision again",
+			mc_remote_url(c->remote), path);
 	text[len - 1] = text[MC_SHA256_HEX] = '\0';
 	if (mc_hex_decode(text, id, sizeof(id)) < 0 || !mc_rev_good(text + MC_ID_TEXT))
-		return mc_err_set(err, -EBADMSG, "%s: damaged; publish a revision again", path);
+		return mc_err_set(err, -EBADMSG, "%s: %s: damaged; import a revision again",
+			mc_remote_url(c->remote), path);
 	memcpy(model->rev, text + MC_ID_TEXT, len - MC_ID_TEXT);
 	if (ret_id != NULL)
 		memcpy(ret_id, id, sizeof(id));
@@ -211,10 +220,14 @@ int mc_catalogue_read_id(struct mc_catalogue *c, const struct mc_rev_name *rev,
 	if (r < 0)
 		return r;
 	if (strlen(text) != MC_ID_TEXT || text[MC_SHA256_HEX] != '\n')
-		return mc_err_set(err, -EBADMSG, "%s: not 64 hex digits and a newline", path);
+		return mc_err_set(err, -EBADMSG,
+			"%s: %s: not 64 hex digits and a newline; import the revision again",
+			mc_remote_url(c->remote), path);
 	text[MC_SHA256_HEX] = '\0';
 	if (mc_hex_decode(text, ret, MC_SHA256_SIZE) < 0)
-		return mc_err_set(err, -EBADMSG, "%s: not 64 hex digits and a newline", path);
+		return mc_err_set(err, -EBADMSG,
+			"%s: %s: not 64 hex digits and a newline; import the revision again",
+			mc_remote_url(c->remote), path);
 	return 0;
 }
 
@@ -233,10 +246,13 @@ static int check_ready(struct mc_catalogue *c, const struct mc_rev_name *rev, st
 	if (r < 0)
 		return mc_err_set(err, r, "%s", why.text);
 	if (attr.type != MC_REMOTE_FILE)
-		return mc_err_set(err, -EBADMSG, "%s: not a regular file", path);
+		return mc_err_set(err, -EBADMSG,
+			"%s: %s: not a regular file; remove it and import the revision again",
+			mc_remote_url(c->remote), path);
 	if (attr.size > MC_MANIFEST_MAX_BYTES)
-		return mc_err_set(err, -EFBIG, "%s: %llu bytes, more than %llu", path,
-			(unsigned long long)attr.size, (unsigned long long)MC_MANIFEST_MAX_BYTES);
+		return mc_err_set(err, -EFBIG, "%s: %s: %llu bytes, more than %llu",
+			mc_remote_url(c->remote), path, (unsigned long long)attr.size,
+			(unsigned long long)MC_MANIFEST_MAX_BYTES);
 	return 0;
 }
 
@@ -266,12 +282,11 @@ static int load_json(struct mc_catalogue *c, const struct mc_rev_name *rev,
 		return r;
 	if (memcmp(sha, id, sizeof(sha)) != 0)
 		return mc_err_set(err, -EBADMSG,
-			"%s: damaged, its SHA-256 is not the one in manifest.id (%zu bytes); "
-			"import the"
-			" revision again",
-			path, len);
+			"%s: %s: damaged, its SHA-256 is not the one in manifest.id (%zu bytes); "
+			"import the same source again",
+			mc_remote_url(c->remote), path, len);
 	r = mc_manifest_parse(json, len, ret, err);
-	return r < 0 ? mc_err_prefix(err, r, "%s", path) : 0;
+	return r < 0 ? mc_err_prefix(err, r, "%s: %s", mc_remote_url(c->remote), path) : 0;
 }
 
 /* Saves the index and swaps the parsed manifest for the mapped one, whose memory can be given back.

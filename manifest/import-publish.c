@@ -137,18 +137,7 @@ static void name_by_content(const uint8_t id[MC_SHA256_SIZE], struct mc_rev_name
 	mc_hex_encode(id, MC_IMPORT_REV_HEX / 2, name->rev);
 }
 
-/* Whether the newest revision of the model is this one. */
-static bool is_latest(
-	struct mc_catalogue *c, const struct mc_rev_name *name, const uint8_t id[MC_SHA256_SIZE])
-{
-	struct mc_rev_name latest = *name;
-	uint8_t latest_id[MC_SHA256_SIZE];
-	struct mc_err ignored = {0};
-
-	return mc_catalogue_latest(c, &latest, latest_id, &ignored) == 0 &&
-		strcmp(latest.rev, name->rev) == 0 && memcmp(latest_id, id, MC_SHA256_SIZE) == 0;
-}
-
+/* What is there already is published again all the same: that is what repairs it. */
 static int publish(struct mc_import *im, struct mc_import_result *ret, const char *json, size_t len,
 	struct mc_err *err)
 {
@@ -161,8 +150,7 @@ static int publish(struct mc_import *im, struct mc_import_result *ret, const cha
 		return mc_err_set(err, r, "out of memory");
 	ret->existed = mc_catalogue_id(c, &ret->name, there, &ignored) == 0 &&
 		memcmp(there, ret->id, sizeof(there)) == 0;
-	if (!ret->existed || !is_latest(c, &ret->name, ret->id))
-		r = mc_catalogue_publish(c, &ret->name, json, len, err);
+	r = mc_catalogue_publish(c, &ret->name, json, len, err);
 	mc_catalogue_close(c);
 	return r;
 }
