@@ -188,7 +188,10 @@ int mc_mountpoint_prepare(const char *path, char **ret_path, struct mc_err *err)
 	if (!S_ISDIR(mode))
 		return mc_err_set(err, -ENOTDIR, "mount point %s is not a directory", where);
 	if (mc_mountpoint_mounted(where))
-		return mc_err_set(err, -EBUSY, "%s: a mooncakefs is mounted there already", where);
+		return mc_err_set(err, -EBUSY,
+			"%s: a mooncakefs is mounted there already; unmount it first, or mount "
+			"elsewhere",
+			where);
 	*ret_path = steal_ptr(where);
 	return 0;
 }

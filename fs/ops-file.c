@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "fs/log.h"
 #include "fs/mode.h"
+#include "manifest/path.h"
 
 static struct mc_node *file_node(struct mc_fs *fs, fuse_ino_t ino, int *ret_errno)
 {
@@ -64,25 +66,44 @@ struct reading {
 	struct mc_call call;
 	struct mc_file_read read;
 	struct mc_fs *fs;
+	struct mc_place *place; /* owned reference: the request may outlive the node */
+	uint32_t entry;
 };
 
-static void read_failed(struct mc_fs *fs, const struct mc_file_read *r, int res)
+static const char *read_hint(int res)
+{
+	if (res == -ETIMEDOUT)
+		return "no answer in time; it works again when the remote does";
+	if (res == -EIO)
+		return "no tier has good bytes; the lines before say why, mooncakefs verify checks "
+		       "the remote";
+	return strerror(-res);
+}
+
+static void read_failed(const struct reading *x, int res)
 {
 	static struct mc_log_limit limit;
+	const struct mc_place *p = x->place;
+	char digest[MC_SHA256_HEX + 1], path[MC_PATH_MAX + 1];
 	uint64_t suppressed;
-	char digest[MC_SHA256_HEX + 1];
 
-	atomic_fetch_add_explicit(&fs->counters.read_errors, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&x->fs->counters.read_errors, 1, memory_order_relaxed);
 	if (!mc_log_allowed(&limit, &suppressed))
 		return;
-	mc_hex_encode(mc_file_id(r->file)->digest, MC_SHA256_SIZE, digest);
+	mc_hex_encode(mc_file_id(x->read.file)->digest, MC_SHA256_SIZE, digest);
+	if (mc_manifest_path(p->manifest, x->entry, path, sizeof(path)) < 0)
+		path[0] = '\0';
 	mc_log(MC_LOG_ERROR, "read-failed",
-		"digest=%s offset=%llu length=%u error=%d suppressed=%llu", digest,
-		(unsigned long long)r->off, r->len, -res, (unsigned long long)suppressed);
+		"file=\"%s/%s@%s/%.400s\" digest=%s offset=%llu length=%u tier=remote url=\"%s\" "
+		"error=\"%s\" suppressed=%llu",
+		p->org, p->model, p->rev, path, digest, (unsigned long long)x->read.off,
+		x->read.len, mc_remote_url(x->fs->opts->remote), read_hint(res),
+		(unsigned long long)suppressed);
 }
 
 static void reading_end(struct reading *x)
 {
+	mc_place_unref(x->place);
 	mc_file_put(x->read.file);
 	mc_call_end(&x->call);
 	free(x);
@@ -94,7 +115,7 @@ static void read_done(struct mc_file_read *r, int res)
 	fuse_req_t req = mc_call_take(&x->call);
 
 	if (res < 0)
-		read_failed(x->fs, r, res);
+		read_failed(x, res);
 	if (req != NULL && res < 0)
 		fuse_reply_err(req, mc_ops_errno(res));
 	else if (req != NULL)
@@ -104,7 +125,8 @@ static void read_done(struct mc_file_read *r, int res)
 	reading_end(x);
 }
 
-static void read_begin(fuse_req_t req, struct mc_file *file, uint64_t off, uint32_t len)
+static void read_begin(
+	fuse_req_t req, const struct mc_node *n, struct mc_file *file, uint64_t off, uint32_t len)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
 	struct reading *x = malloc(sizeof(*x));
@@ -114,6 +136,8 @@ static void read_begin(fuse_req_t req, struct mc_file *file, uint64_t off, uint3
 		return;
 	}
 	x->fs = fs;
+	x->place = mc_place_ref(n->place);
+	x->entry = n->entry;
 	x->read = (struct mc_file_read){
 		.file = mc_file_ref(file), .off = off, .len = len, .done = read_done, .ctx = x};
 	atomic_fetch_add_explicit(&fs->counters.reads, 1, memory_order_relaxed);
@@ -144,7 +168,7 @@ void mc_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	} else {
 		uint64_t left = o->size - (uint64_t)off;
 
-		read_begin(req, o->file, (uint64_t)off, (uint32_t)(size < left ? size : left));
+		read_begin(req, n, o->file, (uint64_t)off, (uint32_t)(size < left ? size : left));
 	}
 }
 

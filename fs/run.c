@@ -145,7 +145,10 @@ static int mount_session(struct mc_fs *fs, struct mc_err *err)
 	if (r == 0 && fuse_session_fd(fs->se) < 0)
 		r = -EIO;
 	if (r < 0)
-		mc_err_set(err, r, "mounting at %s: %s", fs->mountpoint, strerror(-r));
+		mc_err_set(err, r, "mounting at %s: %s%s", fs->mountpoint, strerror(-r),
+			geteuid() != 0 ? "; without root it takes fusermount3, a mount point of "
+					 "one's own and rights on /dev/fuse"
+				       : "; is /dev/fuse there?");
 out:
 	fuse_opt_free_args(&args);
 	return r;

@@ -69,7 +69,11 @@ int mc_range_read(struct mc_remote *r, const char *path, uint64_t off, uint32_t 
 	if (res == -ESTALE)
 		return mc_err_set(err, res, "remote %s: %s is not what it was when it was imported",
 			mc_remote_url(r), path);
-	return res < 0
-		? mc_err_set(err, res, "remote %s: %s: %s", mc_remote_url(r), path, strerror(-res))
-		: 0;
+	if (res == -ENOENT)
+		return mc_err_set(err, res,
+			"remote %s: %s is missing; importing the same source again restores it",
+			mc_remote_url(r), path);
+	return res < 0 ? mc_err_set(err, res, "remote %s: %s: %s%s", mc_remote_url(r), path,
+				 strerror(-res), mc_err_hint(res))
+		       : 0;
 }

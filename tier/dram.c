@@ -317,7 +317,8 @@ int mc_dram_open(const struct mc_dram_opts *opts, struct mc_dram **ret, struct m
 		if (d->fresh)
 			mc_dram_mount_close(d->dir);
 		free_tier(d);
-		return mc_err_set(err, r, "DRAM tier %s: %s", opts->dir, strerror(-r));
+		return mc_err_set(
+			err, r, "DRAM tier %s: %s%s", opts->dir, strerror(-r), mc_err_hint(r));
 	}
 	*ret = d;
 	return 0;

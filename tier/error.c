@@ -2,6 +2,7 @@
 #include "tier/error.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,4 +41,26 @@ int mc_err_prefix(struct mc_err *err, int code, const char *fmt, ...)
 	else
 		snprintf(err->text + n, sizeof(err->text) - (size_t)n, ": %s", strerror(-code));
 	return code;
+}
+
+const char *mc_err_hint(int code)
+{
+	switch (-code) {
+	case EACCES:
+	case EPERM:
+		return "; check the rights of the user that runs this";
+	case ENOSPC:
+	case EDQUOT:
+		return "; make room there and run it again";
+	case EROFS:
+		return "; that file system is mounted read-only";
+	case ETIMEDOUT:
+	case EHOSTUNREACH:
+	case ECONNREFUSED:
+		return "; is the server up and reachable? --deadline says how long to wait";
+	case EIO:
+		return "; the log of the machine that holds it may say more";
+	default:
+		return "";
+	}
 }

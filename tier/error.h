@@ -18,3 +18,7 @@ int mc_err_set(struct mc_err *err, int code, const char *fmt, ...)
 /* Puts "prefix: " before what is described already; returns code. err may be NULL. */
 int mc_err_prefix(struct mc_err *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* What a person can do about code, as the tail of a text: "; …", or "" when nothing general helps.
+ */
+const char *mc_err_hint(int code);

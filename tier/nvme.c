@@ -254,7 +254,10 @@ int mc_nvme_open(const struct mc_nvme_opts *opts, struct mc_nvme **ret, struct m
 	r = bring_up(n, opts, err);
 	if (r != 0) {
 		free_tier(n);
-		return mc_err_set(err, r, "NVMe tier %s: %s", opts->dir, strerror(-r));
+		return mc_err_set(err, r, "NVMe tier %s: %s%s", opts->dir, strerror(-r),
+			r == -ENOENT || r == -ENOTDIR
+				? "; give a directory on a local disk, whose parent exists"
+				: mc_err_hint(r));
 	}
 	*ret = n;
 	return 0;

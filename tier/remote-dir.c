@@ -236,7 +236,9 @@ static int open_root(const char *path, const char *url, struct mc_err *err)
 		int r = -errno;
 
 		return mc_err_set(err, r, "%s: %s%s", url, strerror(-r),
-			r == -ENOENT ? "; make the directory, or mount the file system first" : "");
+			r == -ENOENT ? "; make the directory, or mount the file system first"
+				: r == -ENOTDIR ? "; give the directory that holds the checkpoints"
+						: mc_err_hint(r));
 	}
 	return fd;
 }

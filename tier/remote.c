@@ -157,7 +157,7 @@ int mc_remote_open(const char *url, const struct mc_remote_opts *opts, struct mc
 	res = r->counters == NULL ? -ENOMEM : open_kind(url, &full, r->counters, &r->b, err);
 	if (res < 0) {
 		remote_free(r);
-		return mc_err_set(err, res, "%s: %s", url, strerror(-res));
+		return mc_err_set(err, res, "%s: %s%s", url, strerror(-res), mc_err_hint(res));
 	}
 	if (opts != NULL && opts->node != NULL) {
 		mc_remote_reap(r, opts->node);
@@ -298,7 +298,8 @@ static int call_end(struct mc_remote *r, const struct mc_remote_call *c, int res
 	assert(res > -4096);
 	if (res < 0) {
 		atomic_fetch_add(&r->errors, 1);
-		mc_err_set(c->err, res, "%s: %s: %s", r->url, c->path, strerror(-res));
+		mc_err_set(c->err, res, "%s: %s: %s%s", r->url, c->path, strerror(-res),
+			mc_err_hint(res));
 	}
 	leave(r); /* last: r may be freed now */
 	return res;

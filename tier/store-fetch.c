@@ -9,6 +9,7 @@
 #include "tier/store-impl.h"
 
 #include "tier/cleanup.h"
+#include "tier/image-name.h"
 #include "tier/store-gather.h"
 
 #include <assert.h>
@@ -389,21 +390,45 @@ static void nvme_untake(struct mc_store *s, struct mc_job *job, int res)
 	}
 	job->run = NULL;
 	mc_mutex_unlock(&s->lock);
-	if (res < 0 && res != -ENOENT)
+	if (res < 0 && res != -ENOENT) {
+		char name[MC_IMAGE_NAME_MAX];
+
+		mc_image_name(&job->file->id, name);
 		mc_store_event(s, res == -EBADMSG ? "nvme-bad-block" : "nvme-read-failed",
-			"tier=nvme block=%llu: %s; fetched from the remote instead",
-			(unsigned long long)job->block, strerror(-res));
+			"tier=nvme dir=%s file=%s block=%llu: %s; fetched from the remote instead",
+			s->opts.nvme_dir, name, (unsigned long long)job->block,
+			res == -EBADMSG ? "bytes do not match their checksum" : strerror(-res));
+	}
+}
+
+static const char *what_to_do(int res)
+{
+	switch (-res) {
+	case EBADMSG:
+		return "bytes do not match their checksum; mooncakefs verify finds what is wrong "
+		       "there";
+	case ENOENT:
+		return "the object is missing; importing the same source again restores it";
+	case ESTALE:
+		return "the file is not what it was when it was imported; import it again";
+	default:
+		return NULL;
+	}
 }
 
 /* Names what failed for the log: the object when there was one. */
 static void report(struct mc_store *s, const struct mc_job *job, int res)
 {
 	const char *path = job->plan.n > 0 ? job->plan.pieces[0].path : NULL;
+	const char *what = what_to_do(res);
+	char name[MC_IMAGE_NAME_MAX];
 
+	mc_image_name(&job->file->id, name);
 	mc_store_event(s, res == -EBADMSG ? "remote-bad-block" : "fetch-failed",
-		"tier=remote url=%s object=%s block=%llu: %s", mc_remote_url(s->opts.remote),
-		path != NULL ? path : "-", (unsigned long long)job->block,
-		res == -EBADMSG ? "bytes do not match their checksum" : strerror(-res));
+		"tier=remote url=%s object=%s file=%s block=%llu: %s%s",
+		mc_remote_url(s->opts.remote), path != NULL ? path : "-", name,
+		(unsigned long long)job->block, what != NULL ? what : strerror(-res),
+		what != NULL ? "" : mc_err_hint(res));
 }
 
 static void job_finish(struct mc_store *s, struct mc_work *w)

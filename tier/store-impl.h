@@ -95,21 +95,20 @@ struct mc_file {
 	struct mc_streams streams;
 };
 
-/* Events told and kept back until then. */
-struct mc_event_window {
-	uint64_t until_ns;
-	unsigned told;
-	uint64_t suppressed;
-};
-
 struct mc_store {
 	struct mc_store_opts opts;
 	struct mc_dram *dram;
 	struct mc_nvme *nvme; /* NULL = no tier */
 	uint8_t *zeros;       /* MC_BLOCK_SIZE, read-only */
 	struct mc_mutex lock;
-	struct mc_cond wake; /* workers */
-	struct mc_cond tick; /* the maintenance thread */
+	struct mc_cond wake;        /* workers */
+	struct mc_cond tick;        /* the maintenance thread */
+	struct mc_mutex event_lock; /* a leaf: guards limits */
+	struct mc_event_limit {
+		const char *event; /* a literal; NULL: not used yet */
+		uint64_t next_ns;  /* no line before */
+		uint64_t suppressed;
+	} limits[16];
 	/* All below guarded by lock. */
 	struct mc_policy *dram_policy;
 	struct mc_policy *nvme_policy;
@@ -130,7 +129,6 @@ struct mc_store {
 	unsigned behind_blocks; /* blocks on their way to NVMe */
 	uint64_t backing_bytes[2]; /* of files with passthrough openers */
 	bool stopping;
-	struct mc_event_window events;
 	struct mc_store_stats st;
 	atomic_uint posting; /* threads about to signal wake, without the lock */
 	/* Set at open. */
@@ -155,6 +153,8 @@ void mc_queue_push(struct mc_queue *q, struct mc_work *w);
 void mc_queue_take(struct mc_queue *q, struct mc_work *w);
 /* Hands a completion to a worker. */
 void mc_store_post(struct mc_store *s, struct mc_work *w) MC_EXCLUDES(s->lock);
+/* At most one line a second for each event (a literal); the next one says how many were left out.
+ */
 void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Wakes a sleeping worker when something may start: after each change that may have made it so. */

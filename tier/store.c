@@ -8,6 +8,8 @@
  */
 #include "tier/store-impl.h"
 
+#include "tier/image-name.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>
@@ -22,10 +24,8 @@
 #define DEFAULT_DEPTH 16
 #define DEFAULT_DEADLINE_MS 30000
 #define TICK_NS 20000000u /* jobs without room try again at least this often */
-/* An outage fails every block: a few lines tell it. */
-#define EVENT_WINDOW_NS 10000000000u
-#define EVENTS_PER_WINDOW 5
 #define REAP_NS 1000000000u
+#define EVENT_NS 1000000000u
 
 void mc_queue_push(struct mc_queue *q, struct mc_work *w)
 {
@@ -108,32 +108,48 @@ void mc_store_room_locked(struct mc_store *s)
 	mc_cond_broadcast(&s->wake);
 }
 
+/* Whether a line may be written now; a kind beyond the table is never held back. */
+static bool event_allowed(struct mc_store *s, const char *event, uint64_t *ret_suppressed)
+{
+	uint64_t now = mc_now_ns();
+	bool allowed = true;
+
+	*ret_suppressed = 0;
+	mc_mutex_lock(&s->event_lock);
+	for (size_t i = 0; i < sizeof(s->limits) / sizeof(s->limits[0]); i++) {
+		struct mc_event_limit *l = &s->limits[i];
+
+		if (l->event != NULL && strcmp(l->event, event) != 0)
+			continue;
+		l->event = event;
+		allowed = now >= l->next_ns;
+		if (allowed) {
+			l->next_ns = now + EVENT_NS;
+			*ret_suppressed = l->suppressed;
+			l->suppressed = 0;
+		} else {
+			l->suppressed++;
+		}
+		break;
+	}
+	mc_mutex_unlock(&s->event_lock);
+	return allowed;
+}
+
 void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
 {
-	char text[400];
-	uint64_t suppressed = 0;
+	uint64_t suppressed;
+	char text[800];
 	va_list ap;
-	bool tell;
 	int n;
 
-	if (s->opts.event == NULL)
-		return;
-	mc_mutex_lock(&s->lock);
-	if (mc_now_ns() >= s->events.until_ns) {
-		suppressed = s->events.suppressed;
-		s->events = (struct mc_event_window){.until_ns = mc_now_ns() + EVENT_WINDOW_NS};
-	}
-	tell = s->events.told < EVENTS_PER_WINDOW;
-	s->events.told += tell;
-	s->events.suppressed += !tell;
-	mc_mutex_unlock(&s->lock);
-	if (!tell)
+	if (s->opts.event == NULL || !event_allowed(s, event, &suppressed))
 		return;
 	va_start(ap, fmt);
 	n = vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	if (suppressed > 0 && n >= 0 && (size_t)n < sizeof(text))
-		snprintf(text + n, sizeof(text) - (size_t)n, " suppressed=%llu",
+		snprintf(text + n, sizeof(text) - (size_t)n, " (%llu more left out)",
 			(unsigned long long)suppressed);
 	s->opts.event(s->opts.event_ctx, event, text);
 }
@@ -197,19 +213,24 @@ static void *worker(void *arg)
 /* Reads one adopted image through; the file is referenced by the queue. */
 static void verify_one(struct mc_store *s, struct mc_file *f)
 {
+	char name[MC_IMAGE_NAME_MAX];
 	uint64_t before, after;
 	int r;
 
+	mc_image_name(&f->id, name);
 	before = mc_nvme_present_blocks(f->nvme);
 	r = mc_nvme_verify(f->nvme);
 	after = mc_nvme_present_blocks(f->nvme);
 	if (r < 0)
 		mc_store_event(s, "nvme-verify-failed",
-			"tier=nvme: reading an image through failed: %s", strerror(-r));
+			"tier=nvme dir=%s file=%s: cannot be read through: %s; it is served "
+			"block by block",
+			s->opts.nvme_dir, name, strerror(-r));
 	if (after < before) {
 		mc_store_event(s, "nvme-bad-blocks",
-			"tier=nvme: %llu damaged blocks dropped; they are fetched again when read",
-			(unsigned long long)(before - after));
+			"tier=nvme dir=%s file=%s: %llu damaged blocks dropped; they are fetched "
+			"again when read",
+			s->opts.nvme_dir, name, (unsigned long long)(before - after));
 		mc_mutex_lock(&s->lock);
 		s->st.bad_blocks += before - after;
 		mc_mutex_unlock(&s->lock);
@@ -359,6 +380,7 @@ static void store_free(struct mc_store *s, bool keep_dram)
 	mc_cond_done(&s->tick);
 	mc_cond_done(&s->wake);
 	mc_mutex_done(&s->lock);
+	mc_mutex_done(&s->event_lock);
 	free(s);
 }
 
@@ -401,6 +423,7 @@ int mc_store_open(const struct mc_store_opts *opts, struct mc_store **ret, struc
 	if (s == NULL)
 		return mc_err_set(err, -ENOMEM, "no memory for the store");
 	mc_mutex_init(&s->lock);
+	mc_mutex_init(&s->event_lock);
 	mc_cond_init(&s->wake);
 	mc_cond_init(&s->tick);
 	s->opts = *opts;

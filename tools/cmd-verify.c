@@ -36,6 +36,11 @@ static void print(const struct mc_rev_name *name, const struct mc_verify_result 
 		printf("%s/%s@%s: %llu of %llu chunks read, %s: %llu damaged\n", name->org,
 			name->model, name->rev, (unsigned long long)res->checked,
 			(unsigned long long)res->chunks, bytes, (unsigned long long)res->damaged);
+		if (res->damaged > 0)
+			fputs("To repair: remove what has wrong bytes below chunks/ on the remote, "
+			      "then import the same source\nagain; only what is missing is "
+			      "written.\n",
+				stderr);
 		return;
 	}
 	mc_json_line_begin(&j, stdout);
