@@ -8,6 +8,11 @@
 #   mount_stop            SIGTERM, wait for the process; prints the log if it failed
 #   mount_kill            SIGKILL, which leaves a dead mount
 #   check NAME [ARG...]   one check of mount_checks.py on $MC_TMP/source and the mounted revision
+#   trouble NAME [ARG...] the same with trouble_checks.py
+#   fact TEXT             says what is being shown now; docs/SEMANTICS.md refers to these texts
+#   logged TEXT...        fails unless a line of the log holds all the texts
+#   unlogged TEXT         fails if a line of the log holds the text
+#   await_log TEXT        waits for a line of the log
 mount_lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mooncakefs=$MC_BUILD/mooncakefs
 mnt=$MC_TMP/mnt
@@ -86,6 +91,36 @@ check()
 {
 	python3 -B "$mount_lib/mount_checks.py" "$1" "$MC_TMP/source" "$mnt/checkpoints/acme/model@r1" \
 		"${@:2}" || fail "check $*"
+}
+
+trouble()
+{
+	python3 -B "$mount_lib/trouble_checks.py" "$1" "$MC_TMP/source" "$mnt/checkpoints/acme/model@r1" \
+		"${@:2}" || fail "trouble $*"
+}
+
+fact() { echo "fact: $*"; }
+
+logged()
+{
+	local lines text
+
+	lines=$(cat "$MC_TMP/log")
+	for text; do
+		lines=$(grep -F -- "$text" <<<"$lines") || fail "no line of the log holds all of: $*"
+	done
+}
+
+unlogged() { ! grep -F -- "$1" "$MC_TMP/log" || fail "the log holds: $1"; }
+
+await_log()
+{
+	local deadline=$((SECONDS + 20))
+
+	until grep -qF -- "$1" "$MC_TMP/log"; do
+		[ $SECONDS -lt $deadline ] || fail "not in the log: $1"
+		read -rt 0.05 <> <(:) || :
+	done
 }
 
 fail()
