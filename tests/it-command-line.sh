@@ -51,6 +51,31 @@ echo '{"dram": "1GiB", "remtoe": "x"}' >"$MC_TMP/config.json"
 expect 2 'unknown key "remtoe"; did you mean "remote"?' ls --config "$MC_TMP/config.json"
 echo "{\"remote\": \"dir:$MC_TMP/remote\"}" >"$MC_TMP/config.json"
 expect 0 '' ls --config "$MC_TMP/config.json"
+
+# What stands in the way is named together with the tier and the way out.
+: >"$MC_TMP/file"
+expect 1 "dir:$MC_TMP/file: Not a directory; give the directory that holds" ls --remote "dir:$MC_TMP/file"
+expect 1 "dir:$MC_TMP/none: No such file or directory; make the directory, or mount" ls --remote "dir:$MC_TMP/none"
+expect 1 'unknown kind of remote; use nfs://SERVER/EXPORT or dir:/PATH' ls --remote http://x
+expect 1 'nfs://127.0.0.1/x?nfsport=9&mountport=9: the MOUNT service of 127.0.0.1' \
+	ls --remote 'nfs://127.0.0.1/x?nfsport=9&mountport=9' --deadline 2
+expect 1 'is the server up, and are nfsport= and mountport= right?' \
+	ls --remote 'nfs://127.0.0.1/x?nfsport=9&mountport=9' --deadline 2
+expect 1 "mount point $MC_TMP/file is not a directory" mount "$MC_TMP/file" "${remote[@]}"
+expect 1 "NVMe tier $MC_TMP/file: Not a directory; give a directory on a local disk" \
+	mount "$MC_TMP" "${remote[@]}" --nvme "$MC_TMP/file,64MiB"
+expect 1 "NVMe tier $MC_TMP/none/x: No such file or directory; give a directory on a local disk" \
+	mount "$MC_TMP" "${remote[@]}" --nvme "$MC_TMP/none/x,64MiB"
+as_nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env "XDG_STATE_HOME=$MC_TMP/nobody")
+if [ "$(id -u)" = 0 ] && chmod 755 "$MC_TMP" && "${as_nobody[@]}" "$program" --version >/dev/null; then
+	mkdir "$MC_TMP/src"
+	mkdir -m 777 "$MC_TMP/nobody"
+	echo hello >"$MC_TMP/src/file"
+	rc=0
+	"${as_nobody[@]}" "$program" import "$MC_TMP/src" o/m "${remote[@]}" >"$MC_TMP/out" 2>&1 || rc=$?
+	[ $rc = 1 ] && grep -q 'check the rights of the user' "$MC_TMP/out" || fail "no rights: $rc $(cat "$MC_TMP/out")"
+fi
+
 rc=0
 "$program" help >/dev/full 2>"$MC_TMP/out" || rc=$?
 [ $rc = 1 ] || fail "a full standard output: exit code $rc"
