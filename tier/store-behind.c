@@ -8,8 +8,6 @@
  */
 #include "tier/store-impl.h"
 
-#include "tier/image-name.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,17 +154,13 @@ static void behind_finish(struct mc_store *s, struct mc_work *w)
 		mc_nvme_write(&b->op);
 		return;
 	}
-	if (b->res < 0) {
-		char name[MC_IMAGE_NAME_MAX];
-
-		mc_image_name(&f->id, name);
-		mc_store_event(s, "write-behind-failed",
-			"tier=nvme dir=%s file=%s block=%llu: %s%s; reads go on without it",
-			s->opts.nvme_dir, name, (unsigned long long)b->op.block, strerror(-b->res),
+	if (b->res < 0)
+		mc_event_nvme(s, f, "write-behind-failed",
+			"block=%llu: %s%s; reads go on without it", (unsigned long long)b->op.block,
+			strerror(-b->res),
 			b->res == -ENOSPC
 				? "; give the tier a size that its file system has, or make room"
 				: "");
-	}
 	mc_mutex_lock(&s->lock);
 	b->pair->blk[b->op.block & 1].behind = MC_BEHIND_DONE;
 	b->pair->pins--;

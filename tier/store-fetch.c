@@ -9,7 +9,6 @@
 #include "tier/store-impl.h"
 
 #include "tier/cleanup.h"
-#include "tier/image-name.h"
 #include "tier/store-gather.h"
 
 #include <assert.h>
@@ -390,45 +389,11 @@ static void nvme_untake(struct mc_store *s, struct mc_job *job, int res)
 	}
 	job->run = NULL;
 	mc_mutex_unlock(&s->lock);
-	if (res < 0 && res != -ENOENT) {
-		char name[MC_IMAGE_NAME_MAX];
-
-		mc_image_name(&job->file->id, name);
-		mc_store_event(s, res == -EBADMSG ? "nvme-bad-block" : "nvme-read-failed",
-			"tier=nvme dir=%s file=%s block=%llu: %s; fetched from the remote instead",
-			s->opts.nvme_dir, name, (unsigned long long)job->block,
+	if (res < 0 && res != -ENOENT)
+		mc_event_nvme(s, job->file, res == -EBADMSG ? "nvme-bad-block" : "nvme-read-failed",
+			"block=%llu: %s; fetched from the remote instead",
+			(unsigned long long)job->block,
 			res == -EBADMSG ? "bytes do not match their checksum" : strerror(-res));
-	}
-}
-
-static const char *what_to_do(int res)
-{
-	switch (-res) {
-	case EBADMSG:
-		return "bytes do not match their checksum; mooncakefs verify finds what is wrong "
-		       "there";
-	case ENOENT:
-		return "the object is missing; importing the same source again restores it";
-	case ESTALE:
-		return "the file is not what it was when it was imported; import it again";
-	default:
-		return NULL;
-	}
-}
-
-/* Names what failed for the log: the object when there was one. */
-static void report(struct mc_store *s, const struct mc_job *job, int res)
-{
-	const char *path = job->plan.n > 0 ? job->plan.pieces[0].path : NULL;
-	const char *what = what_to_do(res);
-	char name[MC_IMAGE_NAME_MAX];
-
-	mc_image_name(&job->file->id, name);
-	mc_store_event(s, res == -EBADMSG ? "remote-bad-block" : "fetch-failed",
-		"tier=remote url=%s object=%s file=%s block=%llu: %s%s",
-		mc_remote_url(s->opts.remote), path != NULL ? path : "-", name,
-		(unsigned long long)job->block, what != NULL ? what : strerror(-res),
-		what != NULL ? "" : mc_err_hint(res));
 }
 
 static void job_finish(struct mc_store *s, struct mc_work *w)
@@ -444,7 +409,8 @@ static void job_finish(struct mc_store *s, struct mc_work *w)
 	if (job->run != NULL)
 		nvme_untake(s, job, res);
 	else if (res < 0 && res != -ESHUTDOWN)
-		report(s, job, res);
+		mc_event_remote(s, job->file, job->block,
+			job->plan.n > 0 ? job->plan.pieces[0].path : NULL, res);
 	if (res == 0) {
 		mc_mutex_lock(&s->lock);
 		if (!job->from_nvme && !derived(job->file)) {

@@ -153,14 +153,22 @@ void mc_queue_push(struct mc_queue *q, struct mc_work *w);
 void mc_queue_take(struct mc_queue *q, struct mc_work *w);
 /* Hands a completion to a worker. */
 void mc_store_post(struct mc_store *s, struct mc_work *w) MC_EXCLUDES(s->lock);
-/* At most one line a second for each event (a literal); the next one says how many were left out.
- */
-void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
 /* Wakes a sleeping worker when something may start: after each change that may have made it so. */
 void mc_store_wake_locked(struct mc_store *s) MC_REQUIRES(s->lock);
 /* Lets jobs that wait for memory try again. */
 void mc_store_room_locked(struct mc_store *s) MC_REQUIRES(s->lock);
+
+/* store-event.c */
+/* At most one line a second for each event (a literal); the next one says how many were left out.
+ */
+void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The same about an image on NVMe. */
+void mc_event_nvme(struct mc_store *s, const struct mc_file *f, const char *event, const char *fmt,
+	...) __attribute__((format(printf, 4, 5)));
+/* A block that the remote did not give well; object NULL: none is known. */
+void mc_event_remote(
+	struct mc_store *s, const struct mc_file *f, uint64_t block, const char *object, int res);
 
 /* store-file.c */
 uint64_t mc_file_hash(const struct mc_file_id *id);

@@ -8,13 +8,9 @@
  */
 #include "tier/store-impl.h"
 
-#include "tier/image-name.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,7 +21,6 @@
 #define DEFAULT_DEADLINE_MS 30000
 #define TICK_NS 20000000u /* jobs without room try again at least this often */
 #define REAP_NS 1000000000u
-#define EVENT_NS 1000000000u
 
 void mc_queue_push(struct mc_queue *q, struct mc_work *w)
 {
@@ -108,52 +103,6 @@ void mc_store_room_locked(struct mc_store *s)
 	mc_cond_broadcast(&s->wake);
 }
 
-/* Whether a line may be written now; a kind beyond the table is never held back. */
-static bool event_allowed(struct mc_store *s, const char *event, uint64_t *ret_suppressed)
-{
-	uint64_t now = mc_now_ns();
-	bool allowed = true;
-
-	*ret_suppressed = 0;
-	mc_mutex_lock(&s->event_lock);
-	for (size_t i = 0; i < sizeof(s->limits) / sizeof(s->limits[0]); i++) {
-		struct mc_event_limit *l = &s->limits[i];
-
-		if (l->event != NULL && strcmp(l->event, event) != 0)
-			continue;
-		l->event = event;
-		allowed = now >= l->next_ns;
-		if (allowed) {
-			l->next_ns = now + EVENT_NS;
-			*ret_suppressed = l->suppressed;
-			l->suppressed = 0;
-		} else {
-			l->suppressed++;
-		}
-		break;
-	}
-	mc_mutex_unlock(&s->event_lock);
-	return allowed;
-}
-
-void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
-{
-	uint64_t suppressed;
-	char text[800];
-	va_list ap;
-	int n;
-
-	if (s->opts.event == NULL || !event_allowed(s, event, &suppressed))
-		return;
-	va_start(ap, fmt);
-	n = vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	if (suppressed > 0 && n >= 0 && (size_t)n < sizeof(text))
-		snprintf(text + n, sizeof(text) - (size_t)n, " (%llu more left out)",
-			(unsigned long long)suppressed);
-	s->opts.event(s->opts.event_ctx, event, text);
-}
-
 /* The next thing a worker should do, taken off its queue, or NULL. */
 static struct mc_work *next_work_locked(struct mc_store *s) MC_REQUIRES(s->lock)
 {
@@ -213,24 +162,19 @@ static void *worker(void *arg)
 /* Reads one adopted image through; the file is referenced by the queue. */
 static void verify_one(struct mc_store *s, struct mc_file *f)
 {
-	char name[MC_IMAGE_NAME_MAX];
 	uint64_t before, after;
 	int r;
 
-	mc_image_name(&f->id, name);
 	before = mc_nvme_present_blocks(f->nvme);
 	r = mc_nvme_verify(f->nvme);
 	after = mc_nvme_present_blocks(f->nvme);
 	if (r < 0)
-		mc_store_event(s, "nvme-verify-failed",
-			"tier=nvme dir=%s file=%s: cannot be read through: %s; it is served "
-			"block by block",
-			s->opts.nvme_dir, name, strerror(-r));
+		mc_event_nvme(s, f, "nvme-verify-failed",
+			"cannot be read through: %s; it is served block by block", strerror(-r));
 	if (after < before) {
-		mc_store_event(s, "nvme-bad-blocks",
-			"tier=nvme dir=%s file=%s: %llu damaged blocks dropped; they are fetched "
-			"again when read",
-			s->opts.nvme_dir, name, (unsigned long long)(before - after));
+		mc_event_nvme(s, f, "nvme-bad-blocks",
+			"%llu damaged blocks dropped; they are fetched again when read",
+			(unsigned long long)(before - after));
 		mc_mutex_lock(&s->lock);
 		s->st.bad_blocks += before - after;
 		mc_mutex_unlock(&s->lock);
