@@ -35,7 +35,7 @@ struct item {
 	enum mc_topic topic;
 	char *org, *name;         /* owned, never NULL */
 	struct mc_answer *answer; /* owned reference; NULL until the first */
-	uint64_t at_ns;           /* when answer was asked for */
+	uint64_t at_ns;           /* when answer was asked for, or the last job failed */
 	uint64_t pending_ns;      /* when the job was submitted */
 	bool pending;
 	bool failed; /* the last job did not reach the catalogue; answer is from before */
@@ -224,7 +224,9 @@ static struct mc_answer *settle_locked(struct mc_names *ns, struct item *it, str
 
 	it->pending = false;
 	it->failed = a == NULL || (a->res != 0 && a->res != -ENOENT);
-	it->at_ns = it->pending_ns;
+	/* A failure counts from its end: it took until the deadline, and those who come next must
+	 * not each wait as long again. */
+	it->at_ns = it->failed ? ns->clock() : it->pending_ns;
 	if (it->failed && known) {
 		*ret_old = a;
 		return mc_answer_ref(it->answer);

@@ -37,6 +37,18 @@ remote=${direct/nfsport=$port/nfsport=$(cat "$proxy_dir/port")}
 files=(one.bin two.bin)
 start() { mount_start --dram 64MiB --deadline $deadline "$@" || fail 'mount'; }
 
+# Readers in the background; returns once they have read something.
+interrupted()
+{
+	rm -f "$MC_TMP/started"
+	trouble interrupted "$MC_TMP/started" 3 $((2 * deadline + 3)) "${files[@]}" &
+	reader=$!
+	until [ -e "$MC_TMP/started" ]; do
+		kill -0 $reader 2>/dev/null || exit 1
+		read -rt 0.01 <> <(:) || :
+	done
+}
+
 fact 'connections that are cut in mid-reply: right bytes, no error'
 start
 proxy set cut-each 7654321
@@ -47,9 +59,7 @@ grep -q 'read_errors=0 ' "$MC_TMP/log" || fail 'read errors'
 
 fact 'a killed server: right bytes or EIO within the deadline'
 start
-trouble interrupted 4 $((2 * deadline + 2)) "${files[@]}" &
-reader=$!
-read -rt 0.5 <> <(:) || :
+interrupted
 nfs_kill "$MC_TMP/nfs"
 wait $reader || exit 1
 fact 'the log names the server, the object and the way out'
@@ -62,9 +72,7 @@ nfs_restart "$MC_TMP/nfs" || fail 'the server does not come back'
 trouble recovers 15 "${files[@]}"
 
 fact 'a hung server: right bytes or EIO within the deadline, then right bytes'
-trouble interrupted 4 $((2 * deadline + 2)) "${files[@]}" &
-reader=$!
-read -rt 0.3 <> <(:) || :
+interrupted
 kill -STOP "$(cat "$MC_TMP/nfs/pid")"
 wait $reader || exit 1
 kill -CONT "$(cat "$MC_TMP/nfs/pid")"

@@ -122,7 +122,7 @@ cat "$MC_TMP/out"
 
 fact 'a source that changes during the import fails it and names the file; nothing is visible'
 mkdir "$MC_TMP/moving"
-head -c 300M /dev/urandom >"$MC_TMP/moving/large.bin"
+head -c 200M /dev/urandom >"$MC_TMP/moving/large.bin"
 echo a >"$MC_TMP/moving/small"
 mkfifo "$MC_TMP/progress"
 "$mooncakefs" import "$MC_TMP/moving" acme/moving@r1 --remote "$remote" --jobs 1 --json \
@@ -132,7 +132,7 @@ exec 5<"$MC_TMP/progress"
 while read -r line <&5 && [[ $line == *'"stage":"scan"'* ]]; do :; done
 kill -STOP $import
 echo b >>"$MC_TMP/moving/small"
-printf y | dd of="$MC_TMP/moving/large.bin" bs=1 seek=199M conv=notrunc status=none
+printf y | dd of="$MC_TMP/moving/large.bin" bs=1 seek=150M conv=notrunc status=none
 kill -CONT $import
 cat <&5 >/dev/null
 exec 5<&-

@@ -260,6 +260,29 @@ START_TEST(the_first_failure_is_told)
 }
 END_TEST
 
+START_TEST(a_failure_that_took_long_is_told_for_a_second_more)
+{
+	struct asked k, next;
+
+	begin();
+	remote_set(-ETIMEDOUT, 0, true);
+	ask(&k, false);
+	wait_asked(1);
+	atomic_fetch_add(&fake_ns, 30 * SECOND);
+	remote_set(-ETIMEDOUT, 0, false);
+	ck_assert_str_eq(answer(&k), strerror(ETIMEDOUT));
+	ask(&next, false);
+	ck_assert_int_eq(answered(&next), true);
+	ck_assert_str_eq(answer(&next), strerror(ETIMEDOUT));
+	ck_assert_uint_eq(remote_asked(), 1);
+	atomic_fetch_add(&fake_ns, SECOND + 1);
+	remote_set(0, 1, false);
+	ask(&next, false);
+	ck_assert_str_eq(answer(&next), "v1");
+	end();
+}
+END_TEST
+
 START_TEST(a_slow_remote_costs_a_second_once)
 {
 	struct asked k, later;
@@ -309,5 +332,5 @@ END_TEST
 SUITE_MAIN("names", many_who_wait_are_one_question, a_list_serves_for_eight_seconds,
 	who_misses_something_gets_a_list_of_this_second,
 	what_is_missing_is_asked_again_after_a_second, a_failure_keeps_the_last_answer,
-	the_first_failure_is_told, a_slow_remote_costs_a_second_once,
-	thousands_of_names_are_not_kept)
+	the_first_failure_is_told, a_failure_that_took_long_is_told_for_a_second_more,
+	a_slow_remote_costs_a_second_once, thousands_of_names_are_not_kept)
