@@ -74,8 +74,12 @@ void mc_mode_init(struct mc_fs *fs, bool offered)
 int mc_mode_file(struct mc_fs *fs, const struct mc_node *n, struct mc_file **ret)
 {
 	struct mc_source *src;
-	int r = mc_manifest_source(n->place->manifest, n->entry, &src);
+	int r;
 
+	if (n->place->view != NULL)
+		r = mc_view_source(n->place->view, n->entry, fs->opts->store, &src);
+	else
+		r = mc_manifest_source(n->place->manifest, n->entry, &src);
 	return r < 0 ? r : mc_store_file_get(fs->opts->store, src, ret);
 }
 

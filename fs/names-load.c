@@ -7,17 +7,19 @@
 #include <string.h>
 
 #include "fs/log.h"
-#include "manifest/catalogue.h"
+#include "manifest/views.h"
 #include "tier/cleanup.h"
 
 #define NAME_LEN                                                                                   \
 	255 /* bytes of a component; longer ones exist on the remote but have no place here */
 
+#define DOCUMENT ".json"
+
 /* A list under construction. */
 struct list {
 	struct mc_answer *a;
 	size_t cap;
-	struct mc_catalogue *catalogue;
+	const struct mc_names_sources *from;
 	struct mc_rev_name model; /* whose revisions are being listed */
 	struct mc_err err;
 };
@@ -63,7 +65,7 @@ static bool full_name(const struct mc_rev_name *rev, char out[NAME_LEN + 1])
 	return snprintf(out, NAME_LEN + 1, "%s@%s", rev->model, rev->rev) <= NAME_LEN;
 }
 
-static int add_org(void *ctx, const char *name)
+static int add_name(void *ctx, const char *name)
 {
 	return list_add(ctx, name, NULL);
 }
@@ -82,7 +84,7 @@ static int add_revision(void *ctx, const char *rev)
 static int add_latest(struct list *l)
 {
 	char target[NAME_LEN + 1];
-	int r = mc_catalogue_latest(l->catalogue, &l->model, NULL, &l->err);
+	int r = mc_catalogue_latest(l->from->catalogue, &l->model, NULL, &l->err);
 
 	if (r == -ENOENT || r == -EBADMSG)
 		return 0;
@@ -97,7 +99,7 @@ static int add_model(void *ctx, const char *model)
 	int r;
 
 	snprintf(l->model.model, sizeof(l->model.model), "%s", model);
-	r = mc_catalogue_revisions(l->catalogue, &l->model, add_revision, l, &l->err);
+	r = mc_catalogue_revisions(l->from->catalogue, &l->model, add_revision, l, &l->err);
 	if (r == -ENOENT)
 		return 0; /* removed meanwhile */
 	return r < 0 ? r : add_latest(l);
@@ -108,7 +110,7 @@ static int load_org(struct list *l, const char *org)
 	if (!mc_model_name_good(org))
 		return -ENOENT;
 	snprintf(l->model.org, sizeof(l->model.org), "%s", org);
-	return mc_catalogue_models(l->catalogue, org, add_model, l, &l->err);
+	return mc_catalogue_models(l->from->catalogue, org, add_model, l, &l->err);
 }
 
 static int load_latest(struct list *l, const char *org, const char *model)
@@ -120,7 +122,7 @@ static int load_latest(struct list *l, const char *org, const char *model)
 		return -ENOENT;
 	snprintf(l->model.org, sizeof(l->model.org), "%s", org);
 	snprintf(l->model.model, sizeof(l->model.model), "%s", model);
-	r = mc_catalogue_latest(l->catalogue, &l->model, NULL, &l->err);
+	r = mc_catalogue_latest(l->from->catalogue, &l->model, NULL, &l->err);
 	if (r < 0)
 		return r;
 	return full_name(&l->model, target) ? list_add(l, model, target) : -ENOENT;
@@ -142,6 +144,33 @@ static bool split(const char *org, const char *name, struct mc_rev_name *ret)
 		mc_rev_good(ret->rev);
 }
 
+struct path {
+	char layout[MC_NAME_MAX + 1];
+	bool has_rank;
+	uint32_t rank;
+};
+
+static bool split_view(
+	const char *org, const char *name, struct mc_rev_name *ret, struct path *ret_path)
+{
+	const char *slash = strchr(name, '/'), *second;
+	char first[NAME_LEN + 1];
+	size_t len;
+
+	*ret_path = (struct path){0};
+	if (slash == NULL || slash - name > NAME_LEN)
+		return false;
+	second = strchr(slash + 1, '/');
+	len = second != NULL ? (size_t)(second - slash - 1) : strlen(slash + 1);
+	if (len > MC_NAME_MAX)
+		return false;
+	snprintf(first, sizeof(first), "%.*s", (int)(slash - name), name);
+	snprintf(ret_path->layout, sizeof(ret_path->layout), "%.*s", (int)len, slash + 1);
+	ret_path->has_rank = second != NULL;
+	return (second == NULL || mc_view_rank_parse(second + 1, &ret_path->rank) == 0) &&
+		split(org, first, ret);
+}
+
 static int load_rev(struct list *l, const char *org, const char *name, struct mc_place *known)
 {
 	uint8_t id[MC_SHA256_SIZE];
@@ -152,7 +181,7 @@ static int load_rev(struct list *l, const char *org, const char *name, struct mc
 	if (!split(org, name, &rev))
 		return -ENOENT;
 	if (known != NULL) {
-		r = mc_catalogue_id(l->catalogue, &rev, id, &l->err);
+		r = mc_catalogue_id(l->from->catalogue, &rev, id, &l->err);
 		if (r < 0)
 			return r;
 		if (memcmp(id, mc_manifest_id(known->manifest), sizeof(id)) == 0) {
@@ -160,7 +189,7 @@ static int load_rev(struct list *l, const char *org, const char *name, struct mc
 			return 0;
 		}
 	}
-	r = mc_catalogue_load(l->catalogue, &rev, &loaded, &l->err);
+	r = mc_catalogue_load(l->from->catalogue, &rev, &loaded, &l->err);
 	if (r < 0)
 		return r;
 	if (loaded.index_error.text[0] != '\0')
@@ -183,10 +212,77 @@ static void complain(const struct list *l, const char *org, const char *name)
 		(unsigned long long)suppressed);
 }
 
-int mc_names_load(struct mc_catalogue *catalogue, const struct mc_question *q,
+/* A view's directory: "<model>@<rev>/<layout>" or a rank's below it. */
+static int load_view(struct list *l, const char *org, const char *name, struct mc_place *known)
+{
+	struct mc_view_layout *layout;
+	struct mc_view *view = NULL;
+	struct mc_rev_name rev;
+	struct path path;
+	uint32_t ranks;
+	int r;
+
+	if (!split_view(org, name, &rev, &path))
+		return -ENOENT;
+	r = mc_views_layout(l->from->views, &rev, path.layout, &layout, &l->err);
+	if (r < 0)
+		return r;
+	ranks = mc_view_layout_ranks(layout);
+	if (known != NULL && known->view_layout == layout) {
+		l->a->place = mc_place_ref(known);
+	} else if (path.has_rank && path.rank >= ranks) {
+		r = -ENOENT;
+	} else {
+		if (path.has_rank || ranks == 0)
+			r = mc_views_files(l->from->views, layout, path.rank, &view, &l->err);
+		if (r == 0)
+			r = mc_place_open_view(
+				&rev, strchr(name, '/') + 1, layout, view, &l->a->place);
+		mc_view_unref(view);
+	}
+	mc_view_layout_unref(layout);
+	return r;
+}
+
+static int load_fits(struct list *l, const char *org, const char *name)
+{
+	struct mc_rev_name rev;
+
+	return split(org, name, &rev) ? mc_views_list(l->from->views, &rev, add_name, l, &l->err)
+				      : -ENOENT;
+}
+
+static int add_document(void *ctx, const char *name)
+{
+	char file[NAME_LEN + 1];
+
+	return snprintf(file, sizeof(file), "%s" DOCUMENT, name) <= NAME_LEN
+		? list_add(ctx, file, NULL)
+		: 0;
+}
+
+static int load_document(struct list *l, const char *file)
+{
+	size_t len = strlen(file), end = strlen(DOCUMENT);
+	char name[NAME_LEN + 1];
+	struct mc_view *view;
+	int r;
+
+	if (len <= end || len > NAME_LEN || strcmp(file + len - end, DOCUMENT) != 0)
+		return -ENOENT;
+	snprintf(name, sizeof(name), "%.*s", (int)(len - end), file);
+	r = mc_layouts_file(l->from->remote, name, &view, &l->err);
+	if (r < 0)
+		return r;
+	r = mc_place_open_document(file, view, &l->a->place);
+	mc_view_unref(view);
+	return r;
+}
+
+int mc_names_load(const struct mc_names_sources *sources, const struct mc_question *q,
 	struct mc_place *known, struct mc_answer **ret)
 {
-	struct list l = {.a = calloc(1, sizeof(struct mc_answer)), .catalogue = catalogue};
+	struct list l = {.a = calloc(1, sizeof(struct mc_answer)), .from = sources};
 	int r = 0;
 
 	if (l.a == NULL)
@@ -194,7 +290,7 @@ int mc_names_load(struct mc_catalogue *catalogue, const struct mc_question *q,
 	atomic_init(&l.a->refs, 1);
 	switch (q->topic) {
 	case MC_TOPIC_ORGS:
-		r = mc_catalogue_orgs(catalogue, add_org, &l, &l.err);
+		r = mc_catalogue_orgs(sources->catalogue, add_name, &l, &l.err);
 		break;
 	case MC_TOPIC_ORG:
 		r = load_org(&l, q->org);
@@ -204,6 +300,18 @@ int mc_names_load(struct mc_catalogue *catalogue, const struct mc_question *q,
 		break;
 	case MC_TOPIC_REV:
 		r = load_rev(&l, q->org, q->name, known);
+		break;
+	case MC_TOPIC_FITS:
+		r = load_fits(&l, q->org, q->name);
+		break;
+	case MC_TOPIC_VIEW:
+		r = load_view(&l, q->org, q->name, known);
+		break;
+	case MC_TOPIC_DOCS:
+		r = mc_layouts_list(sources->remote, add_document, &l, &l.err);
+		break;
+	case MC_TOPIC_DOC:
+		r = load_document(&l, q->name);
 		break;
 	}
 	list_sort(&l);

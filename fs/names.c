@@ -27,7 +27,9 @@
 #define NEGATIVE_NS (1 * SECOND)
 #define PATIENCE_NS (1 * SECOND) /* then the last known answer serves */
 #define MAX_ITEMS 1024
-#define MAX_LOADED 4 /* manifests of large models take tens of MB each */
+#define MAX_LOADED                                                                                 \
+	4 /* manifests of large models take tens of MB each, as do views, which views.c keeps too  \
+	   */
 
 struct item {
 	struct item *prev, *next;
@@ -44,9 +46,9 @@ struct item {
 
 struct mc_names {
 	struct mc_mutex lock;
-	struct mc_catalogue *catalogue; /* borrowed */
-	struct mc_work *work;           /* borrowed */
-	uint64_t (*clock)(void);        /* ns, monotonic */
+	struct mc_names_sources sources;
+	struct mc_work *work;    /* borrowed */
+	uint64_t (*clock)(void); /* ns, monotonic */
 	struct item *first, *last;
 	size_t n_items;
 };
@@ -246,7 +248,7 @@ static void load_job(void *arg)
 	struct mc_question q = {.topic = it->topic, .org = it->org, .name = it->name};
 	/* Only this job changes the answer, so it may be looked at without the lock. */
 	struct mc_place *known = it->answer != NULL ? it->answer->place : NULL;
-	int r = mc_names_load(ns->catalogue, &q, known, &a);
+	int r = mc_names_load(&ns->sources, &q, known, &a);
 
 	mc_mutex_lock(&ns->lock);
 	waiters = it->waiters;
@@ -355,15 +357,15 @@ size_t mc_names_count(struct mc_names *ns)
 	return n;
 }
 
-int mc_names_open(struct mc_catalogue *catalogue, struct mc_work *work, uint64_t (*clock)(void),
-	struct mc_names **ret)
+int mc_names_open(const struct mc_names_sources *sources, struct mc_work *work,
+	uint64_t (*clock)(void), struct mc_names **ret)
 {
 	struct mc_names *ns = calloc(1, sizeof(*ns));
 
 	if (ns == NULL)
 		return -ENOMEM;
 	mc_mutex_init(&ns->lock);
-	ns->catalogue = catalogue;
+	ns->sources = *sources;
 	ns->work = work;
 	ns->clock = clock;
 	*ret = ns;

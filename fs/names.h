@@ -1,8 +1,8 @@
 /*
  * What the catalogue says, remembered: the lists of organisations and of an organisation's models,
- * and loaded revisions. Asking never blocks; the remote is asked by the work pool, once per
- * question however many wait, and what is known already is used while the remote is slow or down.
- * Thread-safe.
+ * loaded revisions, and views of them. Asking never blocks; the remote is asked by the work pool,
+ * once per question however many wait, and what is known already is used while the remote is slow
+ * or down. Thread-safe.
  */
 #pragma once
 
@@ -11,18 +11,26 @@
 
 struct mc_catalogue;
 struct mc_names;
+struct mc_views;
 
 enum mc_topic {
 	MC_TOPIC_ORGS,   /* names of organisations */
 	MC_TOPIC_ORG,    /* names in an organisation: <model> (with target) and <model>@<rev> */
 	MC_TOPIC_LATEST, /* one item: a model and its newest revision */
 	MC_TOPIC_REV,    /* one revision, loaded */
+	MC_TOPIC_FITS,   /* names of layouts that a revision can be seen in */
+	MC_TOPIC_VIEW,   /* one directory of a view, compiled */
+	MC_TOPIC_DOCS,   /* names of the registered layout documents, "<name>.json" */
+	MC_TOPIC_DOC,    /* one of them, loaded */
 };
 
 struct mc_question {
 	enum mc_topic topic;
-	const char *org;  /* "" for ORGS */
-	const char *name; /* LATEST: the model; REV: "<model>@<rev>" as in the path; else "" */
+	const char *org; /* "" for ORGS, DOCS, DOC */
+	/* LATEST: the model; REV, FITS: "<model>@<rev>"; VIEW: "<model>@<rev>/<layout>", or that
+	 * and
+	 * "/rank-00000"; DOC: "<name>.json"; as in the path; else "". */
+	const char *name;
 };
 
 struct mc_listed {
@@ -34,9 +42,9 @@ struct mc_listed {
 struct mc_answer {
 	_Atomic uint32_t refs;
 	int res;                 /* 0, -ENOENT, or the failure */
-	struct mc_listed *items; /* ORGS, ORG: owned, sorted by name */
+	struct mc_listed *items; /* lists: owned, sorted by name */
 	size_t n_items;
-	struct mc_place *place; /* REV: owned reference */
+	struct mc_place *place; /* REV, VIEW, DOC: owned reference */
 };
 struct mc_answer *mc_answer_ref(struct mc_answer *a);
 void mc_answer_unref(struct mc_answer *a); /* NULL allowed */
@@ -50,9 +58,15 @@ struct mc_ask {
 	struct mc_ask *next;
 };
 
+/* Who is asked; borrowed until mc_names_close returned. */
+struct mc_names_sources {
+	struct mc_catalogue *catalogue;
+	struct mc_views *views;
+	struct mc_remote *remote;
+};
 /* clock: nanoseconds, monotonic; mc_now_ns outside of tests. */
-int mc_names_open(struct mc_catalogue *catalogue, struct mc_work *work, uint64_t (*clock)(void),
-	struct mc_names **ret);
+int mc_names_open(const struct mc_names_sources *sources, struct mc_work *work,
+	uint64_t (*clock)(void), struct mc_names **ret);
 /* No ask is waiting and the pool is closed. NULL allowed. */
 void mc_names_close(struct mc_names *ns);
 

@@ -13,7 +13,14 @@ enum mc_node_kind {
 	MC_NODE_CHECKPOINTS, /* place NULL */
 	MC_NODE_ORG,         /* checkpoints/<org> */
 	MC_NODE_LATEST,      /* checkpoints/<org>/<model>, a symlink */
-	MC_NODE_ENTRY, /* an entry of a revision's manifest; entry 0 is <model>@<rev> itself */
+	MC_NODE_ENTRY, /* an entry of a revision's manifest, or of a view; entry 0 is the directory
+			  <model>@<rev> or the view's itself */
+	MC_NODE_VIEWS, /* place NULL */
+	MC_NODE_VIEW_ORG,    /* views/<org> */
+	MC_NODE_VIEW_LATEST, /* views/<org>/<model>, a symlink */
+	MC_NODE_VIEW_REV,    /* views/<org>/<model>@<rev>: place of the revision */
+	MC_NODE_VIEW_LAYOUT, /* …/<layout>, where it holds a directory for each rank */
+	MC_NODE_LAYOUTS,     /* layouts/: place NULL */
 };
 
 enum mc_open_mode { MC_MODE_NONE, MC_MODE_CACHED, MC_MODE_PASSTHROUGH };

@@ -6,14 +6,18 @@
 #include "fs/ops.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fs/tree.h"
+#include "manifest/views.h"
 
 /* Up to here a listing carries attributes and makes nodes: `ls -l` in one go. Beyond, that would
  * cost a walk of a huge directory ten times what it takes without. */
 #define PLUS_MAX 4096
+
+#define QUESTION_BYTES 512 /* "<model>@<rev>" */
 
 /* An open directory whose names come from the catalogue: fi->fh. */
 struct listing {
@@ -62,11 +66,31 @@ static void opening_answered(struct mc_ask *ask, struct mc_answer *a)
 	free(o);
 }
 
+/* What lists a directory; name is room for the question's. */
+static void question_for(
+	struct mc_fs *fs, const struct mc_node *n, char name[QUESTION_BYTES], struct mc_question *q)
+{
+	*q = (struct mc_question){.topic = MC_TOPIC_ORGS, .org = "", .name = name};
+	name[0] = '\0';
+	if (n->kind == MC_NODE_LAYOUTS)
+		q->topic = MC_TOPIC_DOCS;
+	if (n->place == NULL)
+		return;
+	q->org = n->place->org;
+	q->topic = MC_TOPIC_ORG;
+	if (n->kind == MC_NODE_VIEW_REV) {
+		mc_views_know(fs->views, n->place->manifest);
+		q->topic = MC_TOPIC_FITS;
+		snprintf(name, QUESTION_BYTES, "%s@%s", n->place->model, n->place->rev);
+	}
+}
+
 void mc_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
 	struct mc_node *n = mc_nodes_find(fs->nodes, ino);
-	struct mc_question q = {.name = ""};
+	char name[QUESTION_BYTES];
+	struct mc_question q;
 	struct opening *o;
 
 	if (n == NULL) {
@@ -74,7 +98,7 @@ void mc_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	fi->fh = 0;
-	if (n->kind == MC_NODE_ROOT || n->kind == MC_NODE_ENTRY) {
+	if (n->kind == MC_NODE_ROOT || n->kind == MC_NODE_ENTRY || n->kind == MC_NODE_VIEW_LAYOUT) {
 		fi->cache_readdir = 1;
 		fi->keep_cache = 1;
 		fuse_reply_open(req, fi);
@@ -89,8 +113,7 @@ void mc_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	o->fi = *fi;
 	o->ask.done = opening_answered;
 	mc_call_begin(&fs->calls, &o->call, req);
-	q.topic = n->kind == MC_NODE_ORG ? MC_TOPIC_ORG : MC_TOPIC_ORGS;
-	q.org = n->kind == MC_NODE_ORG ? n->place->org : "";
+	question_for(fs, n, name, &q);
 	mc_names_ask(fs->names, &q, false, &o->ask);
 }
 
@@ -177,18 +200,44 @@ static bool put_entry(struct page *p, const struct mc_entry *dir, off_t index)
 
 static bool put_listed(struct page *p, const struct mc_listed *item, off_t index)
 {
-	const struct mc_place *place = p->dir->place;
+	struct mc_spot dir = mc_spot_of(p->dir);
 	struct fuse_entry_param e = {0};
 
-	e.attr.st_ino = mc_tree_listed_ino(place != NULL ? place->org : NULL, item->name);
+	e.attr.st_ino = mc_tree_listed_ino(&dir, item->name);
 	e.attr.st_mode = item->target != NULL ? S_IFLNK : S_IFDIR;
+	if (dir.kind == MC_NODE_LAYOUTS)
+		e.attr.st_mode = S_IFREG;
 	return put(p, item->name, &e, index + 3);
+}
+
+static bool put_rank(struct page *p, off_t index)
+{
+	char name[MC_VIEW_RANK_NAME];
+	struct mc_listed item = {.name = name};
+
+	mc_view_rank_name((uint32_t)index, name);
+	return put_listed(p, &item, index);
+}
+
+static void fill_root(struct page *p, off_t off)
+{
+	static const struct {
+		const char *name;
+		enum mc_node_kind kind;
+	} tops[] = {{"checkpoints", MC_NODE_CHECKPOINTS}, {"views", MC_NODE_VIEWS},
+		{"layouts", MC_NODE_LAYOUTS}};
+
+	for (; (size_t)off < sizeof(tops) / sizeof(*tops); off++) {
+		struct mc_spot s = {.kind = tops[off].kind};
+
+		if (!put_bare(p, tops[off].name, &s, off + 3))
+			return;
+	}
 }
 
 static void fill(struct page *p, const struct listing *l, off_t off)
 {
 	struct mc_entry dir = {0};
-	struct mc_spot top = {.kind = MC_NODE_CHECKPOINTS};
 
 	for (; off < 2; off++) {
 		if (!put_dot(p, off))
@@ -196,8 +245,14 @@ static void fill(struct page *p, const struct listing *l, off_t off)
 	}
 	off -= 2;
 	if (p->dir->kind == MC_NODE_ROOT) {
-		if (off == 0)
-			put_bare(p, "checkpoints", &top, 3);
+		fill_root(p, off);
+		return;
+	}
+	if (p->dir->kind == MC_NODE_VIEW_LAYOUT) {
+		off_t ranks = mc_view_layout_ranks(p->dir->place->view_layout);
+
+		while (off < ranks && put_rank(p, off))
+			off++;
 		return;
 	}
 	if (l != NULL) {

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "fs/tree.h"
+#include "manifest/views.h"
 
-#define NAME_BYTES 256 /* NAME_MAX and the NUL */
+#define NAME_BYTES 256                  /* NAME_MAX and the NUL */
+#define QUESTION_BYTES (3 * NAME_BYTES) /* "<model>@<rev>/<layout>/<rank>" */
 
 enum want { WANT_ENTRY, WANT_ATTR, WANT_TARGET };
 
@@ -18,11 +20,12 @@ struct asking {
 	struct mc_ask ask;
 	struct mc_fs *fs;
 	enum want want;
-	enum mc_topic topic; /* ORGS, LATEST or REV */
-	bool fresh;          /* ORGS: asked a second time, because the name was missing */
-	/* The organisation's (lookup) or the link's; owned reference; NULL for ORGS. */
+	enum mc_topic topic;
+	enum mc_node_kind kind; /* of what is looked up */
+	bool fresh;             /* ORGS: asked a second time, because the name was missing */
+	/* The directory's (lookup) or the link's; owned reference; NULL for ORGS and DOC. */
 	struct mc_place *place;
-	char name[NAME_BYTES]; /* looked up, or the link's model */
+	char name[QUESTION_BYTES]; /* as struct mc_question has it; ORGS: looked up */
 };
 
 static void reply_spot(fuse_req_t req, struct mc_fs *fs, const struct mc_spot *s, size_t link_len)
@@ -53,8 +56,11 @@ static void answer_entry(
 	struct mc_spot s;
 	int r = 0;
 
-	if (q->topic == MC_TOPIC_REV) {
-		s = (struct mc_spot){.kind = MC_NODE_ENTRY, .place = a->place};
+	if (item == NULL) {
+		s = (struct mc_spot){.kind = q->kind, .place = a->place};
+		if (q->topic == MC_TOPIC_VIEW && a->place->view != NULL)
+			s.kind = MC_NODE_ENTRY;
+		s.entry = q->topic == MC_TOPIC_DOC ? 1 : 0;
 		reply_spot(req, q->fs, &s, 0);
 		return;
 	}
@@ -66,15 +72,14 @@ static void answer_entry(
 		fuse_reply_err(req, mc_ops_errno(r));
 		return;
 	}
-	s = (struct mc_spot){
-		.kind = q->topic == MC_TOPIC_ORGS ? MC_NODE_ORG : MC_NODE_LATEST, .place = place};
+	s = (struct mc_spot){.kind = q->kind, .place = place};
 	reply_spot(req, q->fs, &s, item->target != NULL ? strlen(item->target) : 0);
 	mc_place_unref(place);
 }
 
 static void answer_link(fuse_req_t req, struct asking *q, const struct mc_listed *item)
 {
-	struct mc_spot s = {.kind = MC_NODE_LATEST, .place = q->place};
+	struct mc_spot s = {.kind = q->kind, .place = q->place};
 	struct stat st;
 
 	if (q->want == WANT_TARGET) {
@@ -95,7 +100,7 @@ static void question_end(struct asking *q)
 static void ask(struct asking *q)
 {
 	struct mc_question question = {.topic = q->topic,
-		.org = q->topic != MC_TOPIC_ORGS ? q->place->org : "",
+		.org = q->place != NULL ? q->place->org : "",
 		.name = q->topic != MC_TOPIC_ORGS ? q->name : ""};
 
 	mc_names_ask(q->fs->names, &question, q->fresh, &q->ask);
@@ -108,7 +113,7 @@ static void answered(struct mc_ask *a_ask, struct mc_answer *a)
 	bool found = a->res == 0;
 	fuse_req_t req;
 
-	if (found && q->topic != MC_TOPIC_REV) {
+	if (found && a->place == NULL) {
 		item = mc_answer_find(a, q->name);
 		found = item != NULL;
 	}
@@ -134,8 +139,22 @@ static void answered(struct mc_ask *a_ask, struct mc_answer *a)
 	question_end(q);
 }
 
-static void begin(fuse_req_t req, enum want want, enum mc_topic topic, struct mc_place *place,
-	const char *name)
+/* What the question is about, from the name in its directory. */
+static void set_name(struct asking *q, const char *name)
+{
+	const struct mc_place *p = q->place;
+
+	if (q->topic != MC_TOPIC_VIEW)
+		snprintf(q->name, sizeof(q->name), "%s", name);
+	else if (p->layout == NULL)
+		snprintf(q->name, sizeof(q->name), "%s@%s/%s", p->model, p->rev, name);
+	else
+		snprintf(
+			q->name, sizeof(q->name), "%s@%s/%s/%s", p->model, p->rev, p->layout, name);
+}
+
+static void begin(fuse_req_t req, enum want want, enum mc_topic topic, enum mc_node_kind kind,
+	struct mc_place *place, const char *name)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
 	struct asking *q = calloc(1, sizeof(*q));
@@ -147,9 +166,10 @@ static void begin(fuse_req_t req, enum want want, enum mc_topic topic, struct mc
 	q->fs = fs;
 	q->want = want;
 	q->topic = topic;
+	q->kind = kind;
 	q->place = mc_place_ref(place);
 	q->ask.done = answered;
-	snprintf(q->name, sizeof(q->name), "%s", name);
+	set_name(q, name);
 	mc_call_begin(&fs->calls, &q->call, req);
 	ask(q);
 }
@@ -171,6 +191,61 @@ static void lookup_in_manifest(fuse_req_t req, struct mc_node *dir, const char *
 	}
 }
 
+static const struct {
+	const char *name;
+	enum mc_node_kind kind;
+} tops[] = {{"checkpoints", MC_NODE_CHECKPOINTS}, {"views", MC_NODE_VIEWS},
+	{"layouts", MC_NODE_LAYOUTS}};
+
+static void lookup_in_root(fuse_req_t req, const struct mc_spot *root, const char *name)
+{
+	for (size_t i = 0; i < sizeof(tops) / sizeof(*tops); i++) {
+		if (strcmp(name, tops[i].name) == 0) {
+			struct mc_spot s = {.kind = tops[i].kind};
+
+			reply_spot(req, mc_ops_fs(req), &s, 0);
+			return;
+		}
+	}
+	reply_missing(req, mc_tree_negative_timeout(root));
+}
+
+/* What a name in a directory is, other than in the root and in manifests. */
+static void lookup_listed(fuse_req_t req, struct mc_node *dir, const char *name)
+{
+	bool rev = strchr(name, '@') != NULL;
+
+	switch (dir->kind) {
+	case MC_NODE_CHECKPOINTS:
+		begin(req, WANT_ENTRY, MC_TOPIC_ORGS, MC_NODE_ORG, NULL, name);
+		break;
+	case MC_NODE_VIEWS:
+		begin(req, WANT_ENTRY, MC_TOPIC_ORGS, MC_NODE_VIEW_ORG, NULL, name);
+		break;
+	case MC_NODE_ORG:
+		begin(req, WANT_ENTRY, rev ? MC_TOPIC_REV : MC_TOPIC_LATEST,
+			rev ? MC_NODE_ENTRY : MC_NODE_LATEST, dir->place, name);
+		break;
+	case MC_NODE_VIEW_ORG:
+		begin(req, WANT_ENTRY, rev ? MC_TOPIC_REV : MC_TOPIC_LATEST,
+			rev ? MC_NODE_VIEW_REV : MC_NODE_VIEW_LATEST, dir->place, name);
+		break;
+	case MC_NODE_VIEW_REV:
+		mc_views_know(mc_ops_fs(req)->views, dir->place->manifest);
+		begin(req, WANT_ENTRY, MC_TOPIC_VIEW, MC_NODE_VIEW_LAYOUT, dir->place, name);
+		break;
+	case MC_NODE_VIEW_LAYOUT:
+		begin(req, WANT_ENTRY, MC_TOPIC_VIEW, MC_NODE_ENTRY, dir->place, name);
+		break;
+	case MC_NODE_LAYOUTS:
+		begin(req, WANT_ENTRY, MC_TOPIC_DOC, MC_NODE_ENTRY, NULL, name);
+		break;
+	default:
+		fuse_reply_err(req, ENOTDIR);
+		break;
+	}
+}
+
 void mc_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
@@ -186,29 +261,12 @@ void mc_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	}
 	s = mc_spot_of(dir);
-	switch (dir->kind) {
-	case MC_NODE_ROOT:
-		if (strcmp(name, "checkpoints") == 0) {
-			s.kind = MC_NODE_CHECKPOINTS;
-			reply_spot(req, fs, &s, 0);
-		} else {
-			reply_missing(req, mc_tree_negative_timeout(&s));
-		}
-		break;
-	case MC_NODE_CHECKPOINTS:
-		begin(req, WANT_ENTRY, MC_TOPIC_ORGS, NULL, name);
-		break;
-	case MC_NODE_ORG:
-		begin(req, WANT_ENTRY, strchr(name, '@') == NULL ? MC_TOPIC_LATEST : MC_TOPIC_REV,
-			dir->place, name);
-		break;
-	case MC_NODE_ENTRY:
+	if (dir->kind == MC_NODE_ROOT)
+		lookup_in_root(req, &s, name);
+	else if (dir->kind == MC_NODE_ENTRY)
 		lookup_in_manifest(req, dir, name);
-		break;
-	case MC_NODE_LATEST:
-		fuse_reply_err(req, ENOTDIR);
-		break;
-	}
+	else
+		lookup_listed(req, dir, name);
 }
 
 static void forget_one(struct mc_fs *fs, fuse_ino_t ino, uint64_t nlookup)
@@ -232,6 +290,11 @@ void mc_op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *f
 	fuse_reply_none(req);
 }
 
+static bool is_latest(const struct mc_node *n)
+{
+	return n->kind == MC_NODE_LATEST || n->kind == MC_NODE_VIEW_LATEST;
+}
+
 void mc_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
@@ -243,8 +306,8 @@ void mc_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, ESTALE);
 		return;
 	}
-	if (n->kind == MC_NODE_LATEST) {
-		begin(req, WANT_ATTR, MC_TOPIC_LATEST, n->place, n->place->model);
+	if (is_latest(n)) {
+		begin(req, WANT_ATTR, MC_TOPIC_LATEST, n->kind, n->place, n->place->model);
 		return;
 	}
 	s = mc_spot_of(n);
@@ -262,8 +325,8 @@ void mc_op_readlink(fuse_req_t req, fuse_ino_t ino)
 		fuse_reply_err(req, ESTALE);
 		return;
 	}
-	if (n->kind == MC_NODE_LATEST) {
-		begin(req, WANT_TARGET, MC_TOPIC_LATEST, n->place, n->place->model);
+	if (is_latest(n)) {
+		begin(req, WANT_TARGET, MC_TOPIC_LATEST, n->kind, n->place, n->place->model);
 		return;
 	}
 	if (n->kind != MC_NODE_ENTRY) {

@@ -1,4 +1,4 @@
-/* Places: organisation, model link or loaded revision, shared by the nodes that lie in them. */
+/* Places: organisation, model link, loaded revision or layout, shared by the nodes in them. */
 #include "fs/place.h"
 
 #include <errno.h>
@@ -26,9 +26,12 @@ uint64_t mc_hash_mix(uint64_t h)
 static void place_free(struct mc_place *p)
 {
 	mc_manifest_unref(p->manifest);
+	mc_view_unref(p->view);
+	mc_view_layout_unref(p->view_layout);
 	free(p->org);
 	free(p->model);
 	free(p->rev);
+	free(p->layout);
 	free(p);
 }
 
@@ -75,6 +78,53 @@ int mc_place_open(const char *org, const char *model, const char *rev, struct mc
 	return 0;
 }
 
+uint64_t mc_place_layout_hash(uint64_t revision, const char *layout)
+{
+	return mc_hash_mix(hash_str(revision, layout));
+}
+
+int mc_place_open_view(const struct mc_rev_name *rev, const char *layout,
+	struct mc_view_layout *view_layout, struct mc_view *view, struct mc_place **ret)
+{
+	struct mc_place *p;
+	int r = mc_place_open(
+		rev->org, rev->model, rev->rev, view != NULL ? mc_view_tree(view) : NULL, &p);
+
+	if (r == 0 && copy(layout, &p->layout) < 0) {
+		place_free(p);
+		r = -ENOMEM;
+	}
+	if (r < 0)
+		return r;
+	p->view_layout = mc_view_layout_ref(view_layout);
+	p->view = view != NULL ? mc_view_ref(view) : NULL;
+	p->name_hash = mc_place_layout_hash(p->name_hash, layout);
+	p->hash = mc_hash_bytes(mc_hash_mix(p->hash ^ p->name_hash),
+		mc_view_layout_digest(view_layout), MC_SHA256_SIZE);
+	*ret = p;
+	return 0;
+}
+
+int mc_place_open_document(const char *name, struct mc_view *view, struct mc_place **ret)
+{
+	int r = mc_place_open("", NULL, name, mc_view_tree(view), ret);
+
+	if (r == 0)
+		(*ret)->view = mc_view_ref(view);
+	return r;
+}
+
+/* Both NULL, or the same layout of the same checkpoint. */
+static bool same_layout(const struct mc_view_layout *a, const struct mc_view_layout *b)
+{
+	if (a == b)
+		return true;
+	return a != NULL && b != NULL &&
+		memcmp(mc_view_layout_digest(a), mc_view_layout_digest(b), MC_SHA256_SIZE) == 0 &&
+		memcmp(mc_manifest_id(mc_view_layout_manifest(a)),
+			mc_manifest_id(mc_view_layout_manifest(b)), MC_SHA256_SIZE) == 0;
+}
+
 struct mc_place *mc_place_ref(struct mc_place *p)
 {
 	if (p != NULL)
@@ -99,7 +149,8 @@ bool mc_place_equal(const struct mc_place *a, const struct mc_place *b)
 		return true;
 	if (a == NULL || b == NULL || a->hash != b->hash)
 		return false;
-	if (!same(a->org, b->org) || !same(a->model, b->model) || !same(a->rev, b->rev))
+	if (!same(a->org, b->org) || !same(a->model, b->model) || !same(a->rev, b->rev) ||
+		!same(a->layout, b->layout) || !same_layout(a->view_layout, b->view_layout))
 		return false;
 	if (a->manifest == NULL || b->manifest == NULL)
 		return a->manifest == b->manifest;

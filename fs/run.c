@@ -24,6 +24,7 @@
 #include "fs/mountpoint.h"
 #include "fs/ops.h"
 #include "fs/session.h"
+#include "manifest/views.h"
 #include "tier/cleanup.h"
 
 #define MS UINT64_C(1000000)
@@ -162,6 +163,16 @@ static unsigned loop_threads(const struct mc_fs_opts *o)
 	return n < MAX_THREADS ? n : MAX_THREADS;
 }
 
+static int open_names(struct mc_fs *fs)
+{
+	struct mc_names_sources from = {
+		.catalogue = fs->opts->catalogue, .remote = fs->opts->remote};
+	int r = mc_views_open(from.catalogue, from.remote, &fs->views);
+
+	from.views = fs->views;
+	return r < 0 ? r : mc_names_open(&from, fs->work, mc_now_ns, &fs->names);
+}
+
 static int fs_open(struct mc_fs *fs, struct mc_err *err)
 {
 	const struct mc_fs_opts *o = fs->opts;
@@ -179,7 +190,7 @@ static int fs_open(struct mc_fs *fs, struct mc_err *err)
 	if (r == 0)
 		r = mc_work_open(WORK_THREADS, WORK_QUEUE, &fs->work);
 	if (r == 0)
-		r = mc_names_open(o->catalogue, fs->work, mc_now_ns, &fs->names);
+		r = open_names(fs);
 	if (r < 0)
 		mc_err_set(err, r, "starting: %s", strerror(-r));
 	return r;
@@ -196,6 +207,7 @@ static void fs_close(struct mc_fs *fs)
 		fuse_session_destroy(fs->se);
 	mc_names_close(fs->names);
 	mc_nodes_close(fs->nodes);
+	mc_views_close(fs->views);
 	for (int i = 0; i < MC_STRIPES; i++)
 		mc_mutex_done(&fs->stripes[i]);
 	mc_mutex_done(&fs->space.lock);

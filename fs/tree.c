@@ -2,6 +2,10 @@
  * The tree as it looks:
  *   /checkpoints/<org>/<model>          symlink to <model>@<newest revision>
  *   /checkpoints/<org>/<model>@<rev>/…  what the manifest holds
+ *   /views/<org>/<model>                symlink to <model>@<newest revision>
+ *   /views/<org>/<model>@<rev>/<layout>/…  its tensors cut for that layout; files, or a directory
+ *                                       of files for each rank
+ *   /layouts/<name>.json                registered layouts
  */
 #include "fs/tree.h"
 
@@ -39,17 +43,44 @@ uint64_t mc_tree_ino(const struct mc_spot *s)
 	return finish(h, s->kind);
 }
 
-uint64_t mc_tree_listed_ino(const char *org, const char *name)
+/* In an organisation: <model> or <model>@<rev>. */
+static uint64_t in_org_ino(bool views, const char *org, const char *name)
 {
 	char model[256];
 	const char *at = strchr(name, '@');
 
-	if (org == NULL)
-		return finish(mc_place_name_hash(name, NULL, NULL), MC_NODE_ORG);
 	if (at == NULL)
-		return finish(mc_place_name_hash(org, name, NULL), MC_NODE_LATEST);
+		return finish(mc_place_name_hash(org, name, NULL),
+			views ? MC_NODE_VIEW_LATEST : MC_NODE_LATEST);
 	snprintf(model, sizeof(model), "%.*s", (int)(at - name), name);
-	return finish(mc_place_name_hash(org, model, at + 1), MC_NODE_ENTRY);
+	return finish(
+		mc_place_name_hash(org, model, at + 1), views ? MC_NODE_VIEW_REV : MC_NODE_ENTRY);
+}
+
+uint64_t mc_tree_listed_ino(const struct mc_spot *dir, const char *name)
+{
+	char path[256 + MC_VIEW_RANK_NAME];
+
+	switch (dir->kind) {
+	case MC_NODE_CHECKPOINTS:
+		return finish(mc_place_name_hash(name, NULL, NULL), MC_NODE_ORG);
+	case MC_NODE_VIEWS:
+		return finish(mc_place_name_hash(name, NULL, NULL), MC_NODE_VIEW_ORG);
+	case MC_NODE_ORG:
+	case MC_NODE_VIEW_ORG:
+		return in_org_ino(dir->kind == MC_NODE_VIEW_ORG, dir->place->org, name);
+	case MC_NODE_VIEW_REV:
+		return finish(
+			mc_place_layout_hash(dir->place->name_hash, name), MC_NODE_VIEW_LAYOUT);
+	case MC_NODE_VIEW_LAYOUT:
+		snprintf(path, sizeof(path), "%s/%s", dir->place->layout, name);
+		return finish(mc_place_layout_hash(mc_place_name_hash(dir->place->org,
+							   dir->place->model, dir->place->rev),
+				      path),
+			MC_NODE_ENTRY);
+	default:
+		return finish(mc_place_name_hash(name, "", NULL), MC_NODE_LAYOUTS);
+	}
 }
 
 static void entry_attr(const struct mc_spot *s, struct stat *st)
@@ -75,6 +106,19 @@ static void entry_attr(const struct mc_spot *s, struct stat *st)
 	}
 }
 
+/* Directories above those of a view have the time of the checkpoint. */
+static void view_attr(const struct mc_place *p, struct stat *st)
+{
+	struct mc_entry e;
+
+	mc_manifest_entry(
+		p->view_layout != NULL ? mc_view_layout_manifest(p->view_layout) : p->manifest, 0,
+		&e);
+	st->st_mtim.tv_sec = e.mtime_s;
+	st->st_mtim.tv_nsec = (long)e.mtime_ns;
+	st->st_mode = S_IFDIR | 0555;
+}
+
 void mc_tree_attr(const struct mc_fs *fs, const struct mc_spot *s, size_t link_len, struct stat *st)
 {
 	memset(st, 0, sizeof(*st));
@@ -88,9 +132,17 @@ void mc_tree_attr(const struct mc_fs *fs, const struct mc_spot *s, size_t link_l
 	case MC_NODE_ROOT:
 	case MC_NODE_CHECKPOINTS:
 	case MC_NODE_ORG:
+	case MC_NODE_VIEWS:
+	case MC_NODE_VIEW_ORG:
+	case MC_NODE_LAYOUTS:
 		st->st_mode = S_IFDIR | 0555;
 		break;
+	case MC_NODE_VIEW_REV:
+	case MC_NODE_VIEW_LAYOUT:
+		view_attr(s->place, st);
+		break;
 	case MC_NODE_LATEST:
+	case MC_NODE_VIEW_LATEST:
 		st->st_mode = S_IFLNK | 0777;
 		st->st_size = (off_t)link_len;
 		break;
@@ -102,11 +154,11 @@ void mc_tree_attr(const struct mc_fs *fs, const struct mc_spot *s, size_t link_l
 	st->st_ctim = st->st_mtim;
 }
 
-/* The revision's own directory may be removed from the catalogue, so its name is looked at again.
- */
+/* The revision's own directory may be removed from the catalogue, so its name is looked at again;
+ * so may layouts. */
 static bool immutable(const struct mc_spot *s)
 {
-	return s->kind == MC_NODE_ENTRY && s->entry != 0;
+	return s->kind == MC_NODE_ENTRY && s->entry != 0 && s->place->model != NULL;
 }
 
 double mc_tree_timeout(const struct mc_spot *s)

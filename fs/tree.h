@@ -23,8 +23,8 @@ static inline struct mc_spot mc_spot_of(const struct mc_node *n)
  * same bytes share it; whatever else is numbered by its path.
  */
 uint64_t mc_tree_ino(const struct mc_spot *s);
-/* The same for a name the catalogue lists: in an organisation, or, org NULL, of one. */
-uint64_t mc_tree_listed_ino(const char *org, const char *name);
+/* The same for a name that is listed in a directory that is no MC_NODE_ENTRY. */
+uint64_t mc_tree_listed_ino(const struct mc_spot *dir, const char *name);
 
 /* link_len: length of the target of a MC_NODE_LATEST, else ignored. */
 void mc_tree_attr(

@@ -24,9 +24,16 @@ static int get_kind(struct mc_fs *fs, struct mc_node *n, char *out, size_t size)
 		[MC_NODE_CHECKPOINTS] = "checkpoints",
 		[MC_NODE_ORG] = "organisation",
 		[MC_NODE_LATEST] = "latest",
-		[MC_NODE_ENTRY] = "checkpoint"};
+		[MC_NODE_ENTRY] = "checkpoint",
+		[MC_NODE_VIEWS] = "views",
+		[MC_NODE_VIEW_ORG] = "organisation",
+		[MC_NODE_VIEW_LATEST] = "latest",
+		[MC_NODE_VIEW_REV] = "layouts",
+		[MC_NODE_VIEW_LAYOUT] = "view",
+		[MC_NODE_LAYOUTS] = "layouts"};
+	bool view = n->kind == MC_NODE_ENTRY && n->place->view != NULL;
 
-	return snprintf(out, size, "%s", name[n->kind]);
+	return snprintf(out, size, "%s", view ? "view" : name[n->kind]);
 }
 
 /* A file's digest; a revision's own directory: the id of its manifest. */

@@ -222,7 +222,7 @@ int mc_side_of_files(
 		s.participant = participant;
 		memcpy(box.len, t[i].shape, sizeof(box.len));
 		r = mc_box_to_bytes(&box, mc_dtype_bits(t[i].dtype), &s.box);
-		mc_place_dense(&s.box, 0, &s.place);
+		mc_address_dense(&s.box, 0, &s.place);
 		if (r == 0)
 			r = mc_side_set(ret, i, &s, 1, NULL);
 	}

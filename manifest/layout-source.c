@@ -59,7 +59,7 @@ static int shard_of(const struct mc_tensor *t, uint32_t participant, struct mc_s
 	if (t->boxed)
 		memcpy(box.off, t->box_off, t->rank * sizeof(*box.off));
 	r = mc_box_to_bytes(&box, mc_dtype_bits(t->dtype), &ret->box);
-	mc_place_dense(&ret->box, 0, &ret->place);
+	mc_address_dense(&ret->box, 0, &ret->place);
 	return r;
 }
 

@@ -74,6 +74,21 @@ int mc_layouts_get(
 	return res;
 }
 
+int mc_layouts_file(struct mc_remote *r, const char *name, struct mc_view **ret, struct mc_err *err)
+{
+	char path[PATH_BYTES];
+	struct mc_remote_attr attr;
+	cleanup_free char *text = NULL;
+	size_t len;
+	int res = mc_layouts_get(r, name, &text, &len, err);
+
+	if (res < 0)
+		return res;
+	snprintf(path, sizeof(path), "%s/%s%s", FOLDER, name, SUFFIX);
+	res = mc_remote_stat(r, path, &attr, err);
+	return res < 0 ? res : mc_view_of_text(path + strlen(FOLDER) + 1, text, len, &attr, ret);
+}
+
 /* The same document, up to white space and the order of keys. */
 static bool registered(struct mc_remote *r, const char *name, const uint8_t *digest)
 {

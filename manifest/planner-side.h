@@ -14,7 +14,7 @@ struct mc_shard {
 	uint32_t participant;
 	uint32_t output;   /* wanted side: which of the tensor's outputs (a tied tensor has two) */
 	struct mc_box box; /* byte space, in the global tensor */
-	struct mc_place
+	struct mc_address
 		place; /* where the box lies, from the start of the fragment or output tensor */
 };
 

@@ -1,7 +1,7 @@
 /* Strided regions: making them from boxes, merging contiguous dimensions, walking runs. */
 #include "manifest/region.h"
 
-void mc_place_dense(const struct mc_box *box, uint64_t base, struct mc_place *ret)
+void mc_address_dense(const struct mc_box *box, uint64_t base, struct mc_address *ret)
 {
 	uint64_t stride = 1;
 
@@ -13,7 +13,7 @@ void mc_place_dense(const struct mc_box *box, uint64_t base, struct mc_place *re
 }
 
 void mc_region_make(const struct mc_box *part, const struct mc_box *src_box,
-	const struct mc_place *src, const struct mc_box *dst_box, const struct mc_place *dst,
+	const struct mc_address *src, const struct mc_box *dst_box, const struct mc_address *dst,
 	struct mc_region *ret)
 {
 	struct mc_region r = {.src = src->base, .dst = dst->base};

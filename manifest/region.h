@@ -7,7 +7,7 @@
 #include "manifest/box.h"
 
 /* How a box's bytes are addressed: box origin → base, one step on dimension d → stride[d] bytes. */
-struct mc_place {
+struct mc_address {
 	uint64_t base;                /* bytes, of the box's first byte */
 	uint64_t stride[MC_BOX_RANK]; /* bytes; innermost 1 */
 };
@@ -22,14 +22,14 @@ struct mc_region {
 };
 
 /* A dense row-major array that is exactly box, starting at base. */
-void mc_place_dense(const struct mc_box *box, uint64_t base, struct mc_place *ret);
+void mc_address_dense(const struct mc_box *box, uint64_t base, struct mc_address *ret);
 
 /*
  * The region of part, which lies inside src_box and inside dst_box. Dimensions that are contiguous
  * on both sides are merged, lengths of 1 dropped. part must not be empty.
  */
 void mc_region_make(const struct mc_box *part, const struct mc_box *src_box,
-	const struct mc_place *src, const struct mc_box *dst_box, const struct mc_place *dst,
+	const struct mc_address *src, const struct mc_box *dst_box, const struct mc_address *dst,
 	struct mc_region *ret);
 
 uint64_t mc_region_runs(const struct mc_region *r);

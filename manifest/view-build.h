@@ -87,6 +87,21 @@ void mc_view_file_done(struct mc_view_file *f);
 /* The region that starts at words; returns its words. */
 unsigned mc_view_region_get(const uint64_t *words, struct mc_region *ret, uint32_t *ret_file);
 
+/* An entry of the tree of a view. */
+struct mc_view_child {
+	const char *name;    /* borrowed during the call */
+	uint32_t where;      /* as struct mc_view has it */
+	uint32_t mode;       /* permission bits */
+	uint64_t size;       /* bytes */
+	uint64_t hole_bytes; /* of size */
+	int64_t mtime_s;     /* seconds since the epoch */
+	uint32_t mtime_ns;
+	const uint8_t *digest; /* MC_SHA256_SIZE bytes, borrowed during the call */
+};
+/* Sorts the n children and fills tree and where; c[n] says the times of the directory. */
+int mc_view_tree_make(
+	struct mc_view *v, struct mc_view_child *c, uint32_t n, const uint8_t id[MC_SHA256_SIZE]);
+
 /* Appends the pieces of [off, off + len); files by the numbers of f->entry, borrowed by the plan.
  */
 int mc_view_file_plan(const struct mc_view_file *f, struct mc_file *const *files, uint64_t off,

@@ -11,7 +11,6 @@
 
 #include "manifest/dtype.h"
 #include "manifest/json-out.h"
-#include "manifest/manifest-index.h"
 #include "manifest/safetensors.h"
 #include "tier/cleanup.h"
 
@@ -260,93 +259,55 @@ static int add_rank(struct opening *o, uint32_t rank)
 	return r;
 }
 
-struct child {
-	const char *name;
-	uint32_t where; /* as struct mc_view has it */
-};
-
-static int child_compare(const void *a, const void *b)
+static void child_of_file(const struct opening *o, uint32_t file, struct mc_view_child *ret)
 {
-	return strcmp(((const struct child *)a)->name, ((const struct child *)b)->name);
-}
-
-static int put_entry(struct opening *o, struct mc_index_builder *b, const struct mc_entry *root,
-	const struct child *c)
-{
-	struct mc_index_entry e = {.type = MC_ENTRY_FILE,
-		.mode = 0444,
-		.mtime_s = root->mtime_s,
-		.mtime_ns = root->mtime_ns,
-		.ext = MC_INDEX_NONE,
-		.sha256 = MC_INDEX_NONE};
-	int r;
-
-	if (c->where < o->v->n_files) {
-		const struct mc_view_file *f = &o->v->file[c->where];
-
-		e.size = f->size;
-		memcpy(e.digest, f->digest, sizeof(e.digest));
-	} else {
-		struct mc_entry from;
-
-		mc_manifest_entry(o->l->manifest, c->where - o->v->n_files, &from);
-		e.size = from.size;
-		e.hole_bytes = from.hole_bytes;
-		e.mtime_s = from.mtime_s;
-		e.mtime_ns = from.mtime_ns;
-		e.mode = from.mode;
-		memcpy(e.digest, from.digest, sizeof(e.digest));
-	}
-	r = mc_index_add_string(b, c->name, &e.name);
-	return r < 0 ? r : mc_index_add(b, MC_INDEX_ENTRIES, &e, sizeof(e), NULL);
-}
-
-static int put_tree(struct opening *o, const struct child *c, uint32_t n, const uint8_t *id)
-{
-	struct mc_index_builder b;
-	struct mc_index_entry dir = {.type = MC_ENTRY_DIR,
-		.mode = 0555,
-		.first = 1,
-		.count = n,
-		.ext = MC_INDEX_NONE,
-		.sha256 = MC_INDEX_NONE};
+	const struct mc_view_file *f = &o->v->file[file];
 	struct mc_entry root;
-	int r = mc_index_builder_init(&b);
 
 	mc_manifest_entry(o->l->manifest, 0, &root);
-	dir.mtime_s = root.mtime_s;
-	dir.mtime_ns = root.mtime_ns;
-	if (r == 0)
-		r = mc_index_add(&b, MC_INDEX_ENTRIES, &dir, sizeof(dir), NULL);
-	for (uint32_t i = 0; r == 0 && i < n; i++) {
-		r = put_entry(o, &b, &root, &c[i]);
-		o->v->where[i + 1] = c[i].where;
-	}
-	if (r == 0)
-		r = mc_index_finish(&b, id, &o->v->tree);
-	mc_index_builder_done(&b);
-	return r;
+	*ret = (struct mc_view_child){.name = o->name[file].name,
+		.where = file,
+		.mode = 0444,
+		.size = f->size,
+		.mtime_s = root.mtime_s,
+		.mtime_ns = root.mtime_ns,
+		.digest = f->digest};
 }
 
-/* What is synthesised goes before a file of the same name in the checkpoint. */
+static void child_beside(const struct opening *o, uint32_t i, struct mc_view_child *ret)
+{
+	const struct mc_view_beside *b = &o->l->beside[i];
+	struct mc_entry e;
+
+	mc_manifest_entry(o->l->manifest, b->entry, &e);
+	*ret = (struct mc_view_child){.name = b->name,
+		.where = o->v->n_files + b->entry,
+		.mode = e.mode,
+		.size = e.size,
+		.hole_bytes = e.hole_bytes,
+		.mtime_s = e.mtime_s,
+		.mtime_ns = e.mtime_ns,
+		.digest = e.digest};
+}
+
 static int make_tree(struct opening *o, const char *path)
 {
 	const struct mc_view_layout *l = o->l;
 	uint32_t n = 0, files = o->v->n_files;
-	cleanup_free struct child *c = calloc((size_t)files + l->n_beside + 1, sizeof(*c));
+	cleanup_free struct mc_view_child *c = calloc((size_t)files + l->n_beside + 1, sizeof(*c));
 	uint8_t id[MC_SHA256_SIZE];
+	struct mc_entry root;
 	int r = identify(l, path, id);
 
-	o->v->where = calloc((size_t)files + l->n_beside + 1, sizeof(*o->v->where));
-	if (c == NULL || o->v->where == NULL)
+	if (c == NULL)
 		return -ENOMEM;
 	for (; n < files; n++)
-		c[n] = (struct child){.name = o->name[n].name, .where = n};
+		child_of_file(o, n, &c[n]);
 	for (uint32_t i = 0; i < l->n_beside; i++)
-		c[n++] = (struct child){
-			.name = l->beside[i].name, .where = files + l->beside[i].entry};
-	qsort(c, n, sizeof(*c), child_compare);
-	return r < 0 ? r : put_tree(o, c, n, id);
+		child_beside(o, i, &c[n++]);
+	mc_manifest_entry(l->manifest, 0, &root);
+	c[n] = (struct mc_view_child){.mtime_s = root.mtime_s, .mtime_ns = root.mtime_ns};
+	return r < 0 ? r : mc_view_tree_make(o->v, c, n, id);
 }
 
 static void view_free(struct mc_view *v)

@@ -53,7 +53,7 @@ static void element_strides(const struct mc_local *local, uint64_t *ret)
 
 /* How the piece's box (bytes) is addressed in the view's file. */
 static int dst_place(const struct mc_local *local, const struct mc_local_piece *p,
-	const struct mc_box *box, uint64_t base, struct mc_place *ret)
+	const struct mc_box *box, uint64_t base, struct mc_address *ret)
 {
 	uint64_t strides[MC_BOX_RANK], at = 0;
 	unsigned bits = mc_dtype_bits(local->dtype), shift = p->stacked ? 1 : 0;
@@ -114,7 +114,7 @@ static int add_part(struct maker *m, const struct mc_local *local, uint64_t base
 {
 	unsigned bits = mc_dtype_bits(local->dtype);
 	struct mc_box whole, common, src_box, dst_box;
-	struct mc_place src, dst;
+	struct mc_address src, dst;
 	struct mc_tensor t;
 	struct made made;
 	int r;
@@ -132,7 +132,7 @@ static int add_part(struct maker *m, const struct mc_local *local, uint64_t base
 		r = dst_place(local, p, &dst_box, base, &dst);
 	if (r < 0)
 		return mc_err_set(m->err, -EINVAL, "tensor %s is cut inside a byte", local->name);
-	mc_place_dense(&src_box, t.off, &src);
+	mc_address_dense(&src_box, t.off, &src);
 	mc_region_make(&common, &src_box, &src, &dst_box, &dst, &made.region);
 	made.end = region_end(&made.region);
 	*got += mc_region_bytes(&made.region);

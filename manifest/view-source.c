@@ -48,7 +48,7 @@ static const struct mc_source_ops view_ops = {
 
 static int take_files(struct view_source *v, struct mc_store *store)
 {
-	struct mc_manifest *m = v->view->of->manifest;
+	struct mc_manifest *m = v->view->of != NULL ? v->view->of->manifest : NULL;
 
 	v->made_of = calloc((size_t)v->file->n_entries + 1, sizeof(struct mc_file *));
 	if (v->made_of == NULL)

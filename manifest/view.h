@@ -55,6 +55,11 @@ struct mc_manifest *mc_view_tree(const struct mc_view *v);
 struct mc_view_layout *mc_view_of(const struct mc_view *v); /* borrowed */
 uint64_t mc_view_memory(const struct mc_view *v);           /* bytes it keeps */
 
+/* A directory of one file (entry 1) with these bytes, which are copied; its identity is their
+ * SHA-256. Its mc_view_of is NULL. -ENOMEM. */
+int mc_view_of_text(const char *name, const void *text, size_t len,
+	const struct mc_remote_attr *times, struct mc_view **ret);
+
 /*
  * The source of a FILE entry of the tree with size > 0; the caller's reference. It holds references
  * of the checkpoint files it needs, got from store.

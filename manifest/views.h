@@ -37,6 +37,9 @@ int mc_layouts_list(struct mc_remote *r, mc_catalogue_each *each, void *ctx, str
 /* The document (free()). -ENOENT, -EFBIG. */
 int mc_layouts_get(
 	struct mc_remote *r, const char *name, char **ret, size_t *ret_len, struct mc_err *err);
+/* The document as a file to be shown: <name>.json, entry 1 of a view. -ENOENT, -EFBIG. */
+int mc_layouts_file(
+	struct mc_remote *r, const char *name, struct mc_view **ret, struct mc_err *err);
 /* Checks the document and publishes it under its own name or, given, under name, which must be the
  * document's. -EEXIST when another document has the name, -EINVAL for a bad name, -EBADMSG. */
 int mc_layouts_put(struct mc_remote *r, const char *name, const void *text, size_t len,

@@ -327,7 +327,7 @@ static int side_tensor(const struct mc_weight_manifest *m, const uint32_t *order
 		if (r < 0)
 			return r;
 		shards[i].participant = base + f->participant;
-		mc_place_dense(&shards[i].box, 0, &shards[i].place);
+		mc_address_dense(&shards[i].box, 0, &shards[i].place);
 		tags[i] = order[i];
 	}
 	return mc_side_set(side, number, shards, n, tags);

@@ -27,7 +27,7 @@ static struct mc_shard shard(uint32_t participant, const struct mc_box *box)
 	memset(&s, 0, sizeof(s));
 	s.participant = participant;
 	s.box = *box;
-	mc_place_dense(box, 0, &s.place);
+	mc_address_dense(box, 0, &s.place);
 	return s;
 }
 

@@ -174,15 +174,15 @@ START_TEST(region_runs_copy_the_box_from_one_array_to_another)
 	for (int round = 0; round < 3000; round++) {
 		unsigned rank = 1 + rnd(3);
 		struct mc_box src = random_box(rank), dst = random_box(rank), part;
-		struct mc_place sp, dp;
+		struct mc_address sp, dp;
 		struct mc_region r;
 		uint8_t from[SIDE * SIDE * SIDE], to[SIDE * SIDE * SIDE] = {0},
 								   want[sizeof(to)] = {0};
 
 		if (!mc_box_overlap(&src, &dst, &part))
 			continue;
-		mc_place_dense(&src, 0, &sp);
-		mc_place_dense(&dst, 0, &dp);
+		mc_address_dense(&src, 0, &sp);
+		mc_address_dense(&dst, 0, &dp);
 		for (size_t i = 0; i < sizeof(from); i++)
 			from[i] = (uint8_t)(1 + i % 251);
 		for (uint64_t i = 0; i < mc_box_volume(&part); i++) {
@@ -214,11 +214,11 @@ START_TEST(contiguous_dimensions_become_one_run)
 {
 	struct mc_box whole = {.rank = 3, .len = {4, 6, 8}},
 		      part = {.rank = 3, .off = {1}, .len = {2, 6, 8}};
-	struct mc_place wp, pp;
+	struct mc_address wp, pp;
 	struct mc_region r;
 
-	mc_place_dense(&whole, 0, &wp);
-	mc_place_dense(&part, 0, &pp);
+	mc_address_dense(&whole, 0, &wp);
+	mc_address_dense(&part, 0, &pp);
 	mc_region_make(&part, &whole, &wp, &part, &pp, &r);
 	ck_assert_uint_eq(r.rank, 0);
 	ck_assert_uint_eq(r.inner, 96);

@@ -29,7 +29,7 @@ static uint64_t fake_clock(void)
 }
 
 /* In place of the one that asks a real catalogue. */
-int mc_names_load(struct mc_catalogue *catalogue, const struct mc_question *q,
+int mc_names_load(const struct mc_names_sources *sources, const struct mc_question *q,
 	struct mc_place *known, struct mc_answer **ret)
 {
 	struct mc_answer *a = calloc(1, sizeof(*a));
@@ -141,7 +141,7 @@ static void begin(void)
 	mc_cond_init(&remote.moved);
 	atomic_store(&fake_ns, 100 * SECOND);
 	ck_assert_int_eq(mc_work_open(2, 16, &work), 0);
-	ck_assert_int_eq(mc_names_open(NULL, work, fake_clock, &names), 0);
+	ck_assert_int_eq(mc_names_open(&(struct mc_names_sources){0}, work, fake_clock, &names), 0);
 }
 
 static void end(void)

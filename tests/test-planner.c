@@ -28,7 +28,7 @@ static void add(struct list *l, uint32_t participant, const struct mc_box *box)
 	memset(s, 0, sizeof(*s));
 	s->participant = participant;
 	s->box = *box;
-	mc_place_dense(box, 0, &s->place);
+	mc_address_dense(box, 0, &s->place);
 }
 
 /* shape cut into parts[d] equal parts; part number i (row-major) is at participant base + i. */

@@ -254,7 +254,7 @@ START_TEST(a_plan_as_json_is_whole_and_parses)
 	struct mc_err err = {{0}};
 	json_t *root, *cls;
 
-	mc_place_dense(&s.box, 0, &s.place);
+	mc_address_dense(&s.box, 0, &s.place);
 	ck_assert_int_eq(mc_side_init(&held, 2), 0);
 	ck_assert_int_eq(mc_side_init(&wanted, 2), 0);
 	for (uint32_t i = 0; i < 2; i++) {

@@ -191,12 +191,12 @@ static void thousand_line(bool crossing)
 	for (uint32_t i = 0; i < 1024; i++) {
 		h[i].participant = i;
 		h[i].box = (struct mc_box){.rank = 2, .off = {i * 8}, .len = {8, 8192}};
-		mc_place_dense(&h[i].box, 0, &h[i].place);
+		mc_address_dense(&h[i].box, 0, &h[i].place);
 		w[i] = h[i];
 		w[i].participant = 1024 + i;
 		if (crossing)
 			w[i].box = (struct mc_box){.rank = 2, .off = {0, i * 8}, .len = {8192, 8}};
-		mc_place_dense(&w[i].box, 0, &w[i].place);
+		mc_address_dense(&w[i].box, 0, &w[i].place);
 	}
 	check(mc_side_init(&held, 1), &err);
 	check(mc_side_init(&wanted, 1), &err);
