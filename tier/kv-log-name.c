@@ -18,7 +18,10 @@ static int begin_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 	return log->dead != 0 ? -EIO : 0;
 }
 
-/* Ends a change: durable through the log, or through the snapshot of the committer. */
+/*
+ * Ends a change: durable through the log, or through the snapshot of the committer. Also where nothing
+ * was changed: the record by which reclaim evicted the object may not be durable yet.
+ */
 static int commit_unlocked(struct mc_kv_log *log, int appended) MC_EXCLUDES(log->lock)
 {
 	uint64_t tried;
@@ -42,7 +45,7 @@ static int commit_unlocked(struct mc_kv_log *log, int appended) MC_EXCLUDES(log-
 int mc_kv_log_remove(struct mc_kv_log *log, const char *key, const uint8_t version[16],
 	const struct mc_kv_loc *loc)
 {
-	bool all = loc == NULL || loc->segment == 0, changed = false;
+	bool all = loc == NULL || loc->segment == 0;
 	const struct mc_kv_entry *e;
 	uint32_t slot;
 	int r, appended = 0;
@@ -56,13 +59,11 @@ int mc_kv_log_remove(struct mc_kv_log *log, const char *key, const uint8_t versi
 	mc_kv_ops_cancel_locked(log, key, all ? NULL : version);
 	slot = mc_kv_table_find(&log->table, MC_KV_OBJECT, key);
 	e = mc_kv_table_get(&log->table, slot);
-	if (e != NULL && (all || memcmp(e->version, version, sizeof(e->version)) == 0)) {
+	if (e != NULL && (all || memcmp(e->version, version, sizeof(e->version)) == 0))
 		appended = mc_kv_drop_locked(log, slot);
-		changed = true;
-	}
 	mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
-	return changed ? commit_unlocked(log, appended) : 0;
+	return commit_unlocked(log, appended);
 }
 
 int mc_kv_log_evict(struct mc_kv_log *log, const char *key, const uint8_t version[16],
@@ -90,7 +91,6 @@ int mc_kv_log_rename(struct mc_kv_log *log, const char *from, const char *to)
 {
 	cleanup_free unsigned char *rec =
 		malloc(sizeof(struct mc_kv_named_front) + 2 * MC_KV_KEY_MAX);
-	bool changed = false;
 	uint32_t slot;
 	int r, appended = 0;
 
@@ -110,11 +110,10 @@ int mc_kv_log_rename(struct mc_kv_log *log, const char *from, const char *to)
 		r = mc_kv_entry_rename_locked(log, slot, to);
 		if (r == 0)
 			appended = mc_journal_append(log->journal, MC_JOURNAL_KV_RENAME, rec, len);
-		changed = r == 0;
 	}
 	mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
-	return r == 0 && changed ? commit_unlocked(log, appended) : r;
+	return r == 0 ? commit_unlocked(log, appended) : r;
 }
 
 static int log_mark(struct mc_kv_log *log, enum mc_kv_kind kind, const char *key, bool made)
@@ -133,7 +132,7 @@ static int log_mark(struct mc_kv_log *log, enum mc_kv_kind kind, const char *key
 				mc_kv_mark_record(kind, made, key, rec));
 	}
 	mc_mutex_unlock(&log->lock);
-	return r == 0 && there != made ? commit_unlocked(log, appended) : r;
+	return r == 0 ? commit_unlocked(log, appended) : r;
 }
 
 int mc_kv_log_dir(struct mc_kv_log *log, const char *key, bool made)
@@ -165,5 +164,5 @@ int mc_kv_log_remote(
 			mc_kv_named_record(version, e->copies, key, NULL, rec));
 	}
 	mc_mutex_unlock(&log->lock);
-	return changed ? commit_unlocked(log, appended) : r;
+	return r == 0 ? commit_unlocked(log, appended) : r;
 }
