@@ -138,7 +138,8 @@ static inline void kv_evicted(
 	mc_mutex_unlock(&o->lock);
 }
 
-/* Opens and waits for recovery: its result; *ret is open when mc_kv_log_open succeeded, else NULL. */
+/* Opens and waits for recovery: its result; *ret is open when mc_kv_log_open succeeded, else NULL.
+ */
 static inline int kv_try_open(
 	const struct mc_kv_log_opts *opts, struct kv_owner *o, struct mc_kv_log **ret)
 {

@@ -7,7 +7,9 @@
  * removed, replaced or renamed away is not. I4 live and used equal what is there and what the files
  * take. A rename is seen whole or not at all: the model allows pairs, not keys.
  *
- * MC_LONG=1 explores sequences of four; MC_SEED=n chooses other pieces of unsynced writes.
+ * A crash during an earlier step is a shorter sequence's; one whose last step does nothing is not
+ * extended. MC_LONG=1 explores sequences of four; MC_SEED=n chooses other pieces of unsynced
+ * writes.
  */
 #include "tests/io-fault.h"
 #include "tests/kv-log-fixture.h"
@@ -87,6 +89,8 @@ struct run {
 	struct kv_put *puts[CONTENTS];
 	unsigned n_puts;
 	bool failed;
+	uint64_t before; /* calls before the last step */
+	bool idle;       /* the last step changed nothing in the model */
 };
 
 static int open_run(struct run *r)
@@ -398,13 +402,32 @@ static void prepare(struct run *r, const struct sequence *s)
 	play_step(r, SEAL);
 }
 
+static unsigned first_seed(void)
+{
+	const char *text = getenv("MC_SEED");
+
+	return text != NULL ? (unsigned)atoi(text) : 1;
+}
+
+static void play(struct run *r, const struct sequence *s)
+{
+	for (unsigned i = 0; i < s->n; i++) {
+		struct model old = r->m;
+
+		r->before = io_fault_calls(r->fault);
+		play_step(r, s->steps[i]);
+		r->idle = memcmp(&old, &r->m, sizeof(old)) == 0;
+	}
+}
+
 /*
- * Runs the sequence with a fault at the at-th call, 0 = none. *ret_before: calls before the last
- * step; the result: calls in all.
+ * Runs the sequence with a fault at the at-th call, 0 = none. Returns the calls in all;
+ * *ret_before: those before the last step; *ret_idle: it did nothing.
  */
 static uint64_t explore(const struct sequence *s, enum io_fault_kind kind, uint64_t at,
-	unsigned seed, uint64_t *ret_before)
+	uint64_t *ret_before, bool *ret_idle)
 {
+	unsigned seed = first_seed();
 	struct run r = {.dir = tier_dir_make("/dev/shm"), .owner = {.keep = keep_a, .blind = true}};
 	char where[256];
 	uint64_t calls;
@@ -413,12 +436,10 @@ static uint64_t explore(const struct sequence *s, enum io_fault_kind kind, uint6
 	r.fault = io_fault_open(r.dir);
 	io_fault_arm(r.fault, at != 0 ? kind : IO_FAULT_NONE, at, seed + (unsigned)at);
 	prepare(&r, s);
-	for (unsigned i = 0; i < s->n; i++) {
-		if (i + 1 == s->n)
-			*ret_before = io_fault_calls(r.fault);
-		play_step(&r, s->steps[i]);
-	}
+	play(&r, s);
 	calls = io_fault_calls(r.fault);
+	*ret_before = r.before;
+	*ret_idle = r.idle && calls == r.before;
 	/* The power goes before close can do anything. */
 	if (at == 0 || calls < at || kind == IO_FAULT_FAIL)
 		io_fault_arm(r.fault, IO_FAULT_CRASH, 1, seed);
@@ -433,37 +454,34 @@ static uint64_t explore(const struct sequence *s, enum io_fault_kind kind, uint6
 	return calls;
 }
 
-static unsigned first_seed(void)
-{
-	const char *text = getenv("MC_SEED");
-
-	return text != NULL ? (unsigned)atoi(text) : 1;
-}
-
 struct counts {
 	unsigned sequences, states;
 };
 
-/* An empty log knows no difference between the keys, but that reclaim keeps a. */
-static void explore_sequence(
+/* False: its last step did nothing, so that what follows it is another sequence's business. */
+static bool explore_sequence(
 	const struct sequence *s, enum io_fault_kind kind, struct counts *counts)
 {
-	unsigned seed = first_seed();
-	uint64_t before = 0, ignored, calls = explore(s, kind, 0, seed, &before);
+	uint64_t before = 0, ignored, calls;
+	bool idle, also_ignored;
 
+	calls = explore(s, kind, 0, &before, &idle);
 	counts->sequences++;
 	counts->states++;
+	if (idle)
+		return false;
 	/* One more: what the committer does after the last step has been answered. */
 	for (uint64_t at = before + 1; at <= calls + 1; at++) {
-		explore(s, kind, at, seed, &ignored);
+		explore(s, kind, at, &ignored, &also_ignored);
 		counts->states++;
 	}
+	return true;
 }
 
 static void extend(struct sequence *s, unsigned max, enum io_fault_kind kind, struct counts *counts)
 {
-	if (s->n > 0)
-		explore_sequence(s, kind, counts);
+	if (s->n > 0 && !explore_sequence(s, kind, counts))
+		return;
 	if (s->n == max)
 		return;
 	for (unsigned step = 0; step < STEPS; step++) {

@@ -19,8 +19,8 @@ static int begin_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 }
 
 /*
- * Ends a change: durable through the log, or through the snapshot of the committer. Also where nothing
- * was changed: the record by which reclaim evicted the object may not be durable yet.
+ * Ends a change: durable through the log, or through the snapshot of the committer. Also where
+ * nothing was changed: the record by which reclaim evicted the object may not be durable yet.
  */
 static int commit_unlocked(struct mc_kv_log *log, int appended) MC_EXCLUDES(log->lock)
 {

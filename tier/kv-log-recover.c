@@ -194,19 +194,30 @@ static void settle_images(struct look *l) MC_NO_TSA
 	log->n_gone = 0;
 }
 
+static int look_at_folder(void *ctx, const char *name)
+{
+	struct look *l = ctx;
+	cleanup_free char *path = NULL;
+	char again[3];
+
+	if (sscanf(name, "%2x", &l->folder) != 1 ||
+		snprintf(again, sizeof(again), "%02x", l->folder) != 2 || strcmp(name, again) != 0)
+		return 0;
+	if (asprintf(&path, "%s/kvimages/%s", l->log->dir, name) < 0)
+		return -ENOMEM;
+	return walk(path, look_at_image, l);
+}
+
 static int look_at_images(struct mc_kv_log *log)
 {
 	struct look l = {.log = log};
+	cleanup_free char *path = NULL;
 	int r = list_images(&l);
 
-	for (l.folder = 0; l.folder < 256 && r == 0; l.folder++) {
-		cleanup_free char *path = NULL;
-
-		if (asprintf(&path, "%s/kvimages/%02x", log->dir, l.folder) < 0)
-			r = -ENOMEM;
-		else
-			r = walk(path, look_at_image, &l);
-	}
+	if (r == 0 && asprintf(&path, "%s/kvimages", log->dir) < 0)
+		r = -ENOMEM;
+	if (r == 0)
+		r = walk(path, look_at_folder, &l);
 	if (r == 0)
 		settle_images(&l);
 	free(l.known);
