@@ -63,6 +63,12 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
+void kv_fixture_forget_dram(struct kv_fixture *x)
+{
+	umount2(x->dram, UMOUNT_NOFOLLOW);
+	nftw(x->dram, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 void kv_fixture_close(struct kv_fixture *x)
 {
 	if (x->kv != NULL)
@@ -139,6 +145,27 @@ static int answer_wait(struct answer *a)
 	mc_mutex_unlock(&a->lock);
 	mc_cond_done(&a->cond);
 	mc_mutex_done(&a->lock);
+	return r;
+}
+
+static void room(void *ctx, int res)
+{
+	answer_set(ctx, res, NULL);
+}
+
+int kv_put_wait(struct mc_kv *kv, const char *key, size_t size, uint32_t seed)
+{
+	int r;
+
+	while ((r = kv_put(kv, key, size, seed, 0)) == -EAGAIN) {
+		struct answer a;
+
+		answer_init(&a);
+		mc_kv_wait_room(kv, room, &a);
+		r = answer_wait(&a);
+		if (r < 0)
+			return r;
+	}
 	return r;
 }
 

@@ -25,6 +25,10 @@ void kv_fixture_remote(struct kv_fixture *x);
 
 void kv_fill_fd(int fd, size_t size, uint32_t seed);
 int kv_put(struct mc_kv *kv, const char *key, size_t size, uint32_t seed, unsigned flags);
+/* Waits for room as often as it takes. */
+int kv_put_wait(struct mc_kv *kv, const char *key, size_t size, uint32_t seed);
+/* What a reboot does to DRAM; the store is closed. */
+void kv_fixture_forget_dram(struct kv_fixture *x);
 int kv_open_object(struct mc_kv *kv, const char *key, struct mc_kv_object **ret);
 /* 0, or -errno of a read. *ret_same: whether the bytes are the seed's. */
 int kv_check_object(struct mc_kv_object *obj, size_t size, uint32_t seed, bool *ret_same);

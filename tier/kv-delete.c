@@ -1,25 +1,58 @@
 /*
  * Removed versions whose remote copy still has to go: in the background, and remembered across
- * restarts in <NVMe>/kv-deletes. Without NVMe the removal is done at once.
+ * restarts in <NVMe>/kv-deletes. Without NVMe the removal is done before unlink answers.
  *
- * A remote object is removed only while its footer names the version that was removed here.
+ * Invariants
+ * 1. A remote object is removed only while its footer names the version that was removed here.
+ * 2. A put of the same key and a removal never run at once: the put claims what is pending, and a
+ * put that succeeded has replaced what was to be removed.
+ * 3. An entry is on the disk before kv_delete_add returns, and leaves it after the removal.
  */
 #include "tier/kv-impl.h"
 
+#include "tier/digest.h"
+#include "tier/io.h"
+
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#define MAGIC UINT32_C(0x314c4544) /* "DEL1" */
+#define RETRY_NS UINT64_C(2000000000)
+enum { ADD = 1, DONE = 2 };
 
 struct kv_delete {
 	struct kv_delete *next;
 	uint8_t version[16];
+	bool running; /* being removed, or claimed by a put */
 	char key[];
 };
 
+struct entry {
+	uint32_t magic;
+	uint32_t crc; /* CRC32C of what follows, key included */
+	uint32_t op;
+	uint32_t key_len;
+	uint8_t version[16];
+};
+_Static_assert(sizeof(struct entry) == 32, "no padding");
+
+static struct kv_delete *find_locked(struct mc_kv *kv, const char *key, const uint8_t *version)
+	MC_REQUIRES(kv->lock)
+{
+	struct kv_delete *d = kv->deletes;
+
+	while (d != NULL &&
+		(strcmp(d->key, key) != 0 ||
+			(version != NULL && memcmp(d->version, version, 16) != 0)))
+		d = d->next;
+	return d;
+}
+
 bool kv_delete_pending_locked(struct mc_kv *kv, const char *key)
 {
-	for (const struct kv_delete *d = kv->deletes; d != NULL; d = d->next)
-		if (strcmp(d->key, key) == 0)
-			return true;
-	return false;
+	return find_locked(kv, key, NULL) != NULL;
 }
 
 bool kv_delete_pending(struct mc_kv *kv, const char *key)
@@ -31,6 +64,164 @@ bool kv_delete_pending(struct mc_kv *kv, const char *key)
 	mc_mutex_unlock(&kv->lock);
 	return pending;
 }
+
+/* Entered as running: the caller says when it may begin. NULL: no memory. */
+static struct kv_delete *push_locked(struct mc_kv *kv, const char *key, const uint8_t version[16])
+	MC_REQUIRES(kv->lock)
+{
+	size_t len = strlen(key);
+	struct kv_delete *d = malloc(sizeof(*d) + len + 1);
+
+	if (d == NULL)
+		return NULL;
+	*d = (struct kv_delete){.next = kv->deletes, .running = true};
+	memcpy(d->version, version, sizeof(d->version));
+	memcpy(d->key, key, len + 1);
+	kv->deletes = d;
+	return d;
+}
+
+static void remove_locked(struct mc_kv *kv, struct kv_delete *gone) MC_REQUIRES(kv->lock)
+{
+	struct kv_delete **at = &kv->deletes;
+
+	while (*at != gone)
+		at = &(*at)->next;
+	*at = gone->next;
+	free(gone);
+}
+
+/* ---- the file. Entries are shorter than a page; O_APPEND keeps them whole among threads. */
+
+static int append(
+	struct mc_kv *kv, unsigned op, const char *key, const uint8_t version[16], bool sync)
+{
+	size_t key_len = strlen(key), len = sizeof(struct entry) + key_len;
+	cleanup_free char *buf = malloc(len);
+	struct entry e = {.magic = MAGIC, .op = op, .key_len = (uint32_t)key_len};
+	size_t from = offsetof(struct entry, op);
+	ssize_t n;
+
+	if (kv->deletes_fd < 0)
+		return 0;
+	if (buf == NULL)
+		return -ENOMEM;
+	memcpy(e.version, version, sizeof(e.version));
+	memcpy(buf, &e, sizeof(e));
+	memcpy(buf + sizeof(e), key, key_len);
+	e.crc = mc_crc32c(0, buf + from, len - from);
+	memcpy(buf, &e, sizeof(e));
+	n = write(kv->deletes_fd, buf, len);
+	if (n < 0)
+		return -errno;
+	if ((size_t)n != len)
+		return -ENOSPC;
+	if (sync && fdatasync(kv->deletes_fd) != 0)
+		return -errno;
+	return 0;
+}
+
+static void replay(struct mc_kv *kv, const char *buf, size_t len) MC_REQUIRES(kv->lock)
+{
+	struct entry e;
+
+	for (size_t at = 0; len - at >= sizeof(e);) {
+		size_t from = at + offsetof(struct entry, op);
+		char key[KV_KEY_MAX + 1];
+		struct kv_delete *d;
+
+		memcpy(&e, buf + at, sizeof(e));
+		if (e.magic != MAGIC || e.key_len > KV_KEY_MAX ||
+			len - at - sizeof(e) < e.key_len ||
+			mc_crc32c(0, buf + from, at + sizeof(e) + e.key_len - from) != e.crc) {
+			at++; /* torn; what follows may be whole */
+			continue;
+		}
+		memcpy(key, buf + at + sizeof(e), e.key_len);
+		key[e.key_len] = '\0';
+		d = find_locked(kv, key, e.version);
+		if (e.op == ADD && d == NULL)
+			d = push_locked(kv, key, e.version);
+		if (e.op == ADD && d != NULL)
+			d->running = false;
+		if (e.op == DONE && d != NULL)
+			remove_locked(kv, d);
+		at += sizeof(e) + e.key_len;
+	}
+}
+
+static int read_file(const char *path, char **ret_buf, size_t *ret_len)
+{
+	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+
+	*ret_buf = NULL;
+	*ret_len = 0;
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (fstat(fd, &st) != 0)
+		return -errno;
+	*ret_buf = malloc((size_t)st.st_size + 1);
+	if (*ret_buf == NULL)
+		return -ENOMEM;
+	*ret_len = (size_t)st.st_size;
+	return mc_io_read_full(mc_io_real(), fd, *ret_buf, *ret_len, 0);
+}
+
+/* A new file with what is pending takes the old one's place. */
+static int rewrite(struct mc_kv *kv, const char *path)
+{
+	char tmp[4300];
+	struct kv_delete *d;
+	int r = 0;
+
+	snprintf(tmp, sizeof(tmp), "%s.tmp", path);
+	kv->deletes_fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+	if (kv->deletes_fd < 0)
+		return -errno;
+	mc_mutex_lock(&kv->lock);
+	d = kv->deletes;
+	mc_mutex_unlock(&kv->lock);
+	for (; d != NULL && r == 0; d = d->next) /* nobody else knows the list yet */
+		r = append(kv, ADD, d->key, d->version, false);
+	if (r == 0 && fsync(kv->deletes_fd) != 0)
+		r = -errno;
+	if (r == 0 && rename(tmp, path) != 0)
+		r = -errno;
+	return r == 0 ? mc_io_sync_dir(mc_io_real(), kv->opts.nvme_dir) : r;
+}
+
+int kv_delete_open(struct mc_kv *kv)
+{
+	char path[4200];
+	cleanup_free char *buf = NULL;
+	size_t len;
+	int r;
+
+	if (kv->opts.nvme_dir == NULL || kv->opts.remote == NULL)
+		return 0;
+	snprintf(path, sizeof(path), "%s/kv-deletes", kv->opts.nvme_dir);
+	r = read_file(path, &buf, &len);
+	if (r < 0)
+		return r;
+	mc_mutex_lock(&kv->lock);
+	replay(kv, buf, len);
+	mc_mutex_unlock(&kv->lock);
+	return rewrite(kv, path);
+}
+
+void kv_delete_close(struct mc_kv *kv)
+{
+	mc_mutex_lock(&kv->lock);
+	while (kv->deletes != NULL)
+		remove_locked(kv, kv->deletes);
+	mc_mutex_unlock(&kv->lock);
+	if (kv->deletes_fd >= 0)
+		close(kv->deletes_fd);
+	kv->deletes_fd = -1;
+}
+
+/* ---- removing */
 
 /* [blocks] Removes it if it is still that version. */
 static int delete_now(struct mc_kv *kv, const char *key, const uint8_t version[16])
@@ -54,5 +245,102 @@ static int delete_now(struct mc_kv *kv, const char *key, const uint8_t version[1
 
 int kv_delete_add(struct mc_kv *kv, const char *key, const uint8_t version[16])
 {
-	return delete_now(kv, key, version);
+	struct kv_delete *d;
+	int r;
+
+	if (kv->opts.remote == NULL)
+		return 0;
+	if (kv->deletes_fd < 0)
+		return delete_now(kv, key, version);
+	mc_mutex_lock(&kv->lock);
+	d = find_locked(kv, key, version);
+	d = d == NULL ? push_locked(kv, key, version) : NULL;
+	mc_mutex_unlock(&kv->lock);
+	if (d == NULL)
+		return kv_delete_pending(kv, key) ? 0 : -ENOMEM;
+	r = append(kv, ADD, key, version, true);
+	mc_mutex_lock(&kv->lock);
+	d->running = false;
+	if (r < 0)
+		remove_locked(kv, d);
+	mc_cond_broadcast(&kv->change);
+	mc_cond_signal(&kv->wake);
+	mc_mutex_unlock(&kv->lock);
+	return r;
+}
+
+static void delete_job(void *ctx)
+{
+	struct mc_kv *kv = ctx;
+	struct kv_delete *d;
+	int r = 0;
+
+	mc_mutex_lock(&kv->lock);
+	while (r == 0 && !kv->closing) {
+		for (d = kv->deletes; d != NULL && d->running;)
+			d = d->next;
+		if (d == NULL)
+			break;
+		d->running = true;
+		mc_mutex_unlock(&kv->lock);
+		r = delete_now(kv, d->key, d->version);
+		if (r == 0)
+			append(kv, DONE, d->key, d->version, false);
+		mc_mutex_lock(&kv->lock);
+		d->running = false;
+		if (r == 0)
+			remove_locked(kv, d);
+		mc_cond_broadcast(&kv->change);
+	}
+	if (r < 0)
+		kv->delete_retry_ns = mc_now_ns() + RETRY_NS;
+	/* The file is empty when nothing is pending: it never grows for long. */
+	if (kv->deletes == NULL && kv->deletes_fd >= 0 && ftruncate(kv->deletes_fd, 0) != 0)
+		kv->delete_retry_ns = mc_now_ns() + RETRY_NS;
+	kv->deleting = false;
+	mc_mutex_unlock(&kv->lock);
+}
+
+void kv_deletes_tick(struct mc_kv *kv)
+{
+	bool start;
+
+	mc_mutex_lock(&kv->lock);
+	start = kv->deletes != NULL && !kv->deleting && !kv->closing &&
+		mc_now_ns() >= kv->delete_retry_ns;
+	if (start)
+		kv->deleting = true;
+	mc_mutex_unlock(&kv->lock);
+	if (start && kv_work_add(kv->work, delete_job, kv) < 0) {
+		mc_mutex_lock(&kv->lock);
+		kv->deleting = false;
+		mc_mutex_unlock(&kv->lock);
+	}
+}
+
+struct kv_delete *kv_delete_claim(struct mc_kv *kv, const char *key)
+{
+	struct kv_delete *d;
+
+	mc_mutex_lock(&kv->lock);
+	while ((d = find_locked(kv, key, NULL)) != NULL && d->running)
+		mc_cond_wait(&kv->change, &kv->lock);
+	if (d != NULL)
+		d->running = true;
+	mc_mutex_unlock(&kv->lock);
+	return d;
+}
+
+void kv_delete_release(struct mc_kv *kv, struct kv_delete *d, bool replaced)
+{
+	if (d == NULL)
+		return;
+	if (replaced)
+		append(kv, DONE, d->key, d->version, false);
+	mc_mutex_lock(&kv->lock);
+	d->running = false;
+	if (replaced)
+		remove_locked(kv, d);
+	mc_cond_broadcast(&kv->change);
+	mc_mutex_unlock(&kv->lock);
 }

@@ -123,10 +123,11 @@ int mc_kv_evict(struct mc_kv *kv, const char *key)
 	if (r < 0)
 		return r;
 	mc_mutex_lock(&kv->lock);
-	obj = kv_index_find(kv->index, key);
+	r = kv_ready_locked(kv);
+	obj = r == 0 ? kv_index_find(kv->index, key) : NULL;
 	if (obj == NULL) {
 		mc_mutex_unlock(&kv->lock);
-		return -ENOENT;
+		return r < 0 ? r : -ENOENT;
 	}
 	obj->refs++;
 	if (obj->state == MC_KV_DIRTY || obj->state == MC_KV_FLUSHING) {
@@ -246,6 +247,8 @@ void *kv_keeper_main(void *arg)
 			next_held = mc_now_ns() + LATER_NS;
 		}
 		kv_replicas_tick(kv);
+		kv_deletes_tick(kv);
+		kv_sweep_tick(kv);
 		mc_mutex_lock(&kv->lock);
 		if (!kv->stopping)
 			mc_cond_wait_until(&kv->wake, &kv->lock, mc_now_ns() + TICK_NS);

@@ -14,6 +14,7 @@
 #define FLIGHTS_LOG 16384                   /* and in number */
 #define FLIGHTS_REMOTE 8                    /* objects under way to the remote at once */
 #define RETRY_NS UINT64_C(500000000)
+#define BYPASS_NS UINT64_C(5000000000)
 
 struct flight {
 	struct mc_kv_item item;
@@ -44,6 +45,17 @@ void kv_dirty_remove_locked(struct mc_kv *kv, struct kv_res *r)
 	r->next = r->prev = NULL;
 }
 
+void kv_redirty_locked(struct mc_kv *kv, struct kv_object *obj)
+{
+	if (obj->state != MC_KV_CLEAN || kv_has_copy(obj) || obj->res == NULL || !obj->res->ready ||
+		obj->dir == NULL)
+		return;
+	kv_dirty_remove_locked(kv, obj->res);
+	obj->state = MC_KV_DIRTY;
+	kv->dirty += obj->size;
+	kv_dirty_add_locked(kv, obj->res);
+}
+
 /* The end of a flight to either tier. */
 static void land(struct flight *f, int res, const struct mc_kv_loc *loc, unsigned remotes)
 {
@@ -71,6 +83,10 @@ static void land(struct flight *f, int res, const struct mc_kv_loc *loc, unsigne
 		obj->state = MC_KV_DIRTY;
 		kv_dirty_add_locked(kv, f->res);
 		kv->retry_ns = mc_now_ns() + RETRY_NS;
+		if (loc != NULL && kv->opts.remote != NULL) { /* the tier below that one */
+			kv->retry_ns = 0;
+			kv->bypass_ns = mc_now_ns() + BYPASS_NS;
+		}
 		kv->degraded = res == -ENOSPC
 			? "kv: the tier below DRAM is full: remove objects or give it more room"
 			: "kv: the tier below DRAM fails: data waits in memory, see the log";
@@ -139,7 +155,7 @@ static struct flight *take_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 	return NULL;
 }
 
-static void start(struct mc_kv *kv, struct flight **flights, size_t n)
+static void start(struct mc_kv *kv, struct flight **flights, size_t n, bool remote)
 {
 	struct mc_kv_item *items[BATCH];
 	size_t n_items = 0;
@@ -151,7 +167,7 @@ static void start(struct mc_kv *kv, struct flight **flights, size_t n)
 		f->mapped = f->item.buf != NULL;
 		if (!f->mapped)
 			land(f, -ENOMEM, NULL, 0);
-		else if (kv->log != NULL)
+		else if (!remote)
 			items[n_items++] = &f->item;
 		else if (kv_work_add(kv->work, remote_job, f) < 0)
 			land(f, -ENOMEM, NULL, 0);
@@ -160,11 +176,17 @@ static void start(struct mc_kv *kv, struct flight **flights, size_t n)
 		mc_kv_log_put(kv->log, items, n_items);
 }
 
+/* Where flights go now: without NVMe, or while it fails, to the remote. */
+static bool to_remote_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	return kv->log == NULL || mc_now_ns() < kv->bypass_ns;
+}
+
 static bool may_fly_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 {
 	if (kv->recovering || mc_now_ns() < kv->retry_ns)
 		return false;
-	if (kv->log == NULL)
+	if (to_remote_locked(kv))
 		return kv->opts.remote != NULL && kv->n_flights < FLIGHTS_REMOTE;
 	return kv->flights < FLIGHTS_BYTES && kv->n_flights < FLIGHTS_LOG;
 }
@@ -177,12 +199,13 @@ void *kv_flusher_main(void *arg)
 	mc_mutex_lock(&kv->lock);
 	while (!kv->stopping) {
 		size_t n = 0;
+		bool remote = to_remote_locked(kv);
 
 		while (n < BATCH && may_fly_locked(kv) && (flights[n] = take_locked(kv)) != NULL)
 			n++;
 		if (n > 0) {
 			mc_mutex_unlock(&kv->lock);
-			start(kv, flights, n);
+			start(kv, flights, n, remote);
 			mc_mutex_lock(&kv->lock);
 		} else if (kv->dirty_list.next == &kv->dirty_list) {
 			mc_cond_wait(&kv->flush, &kv->lock);

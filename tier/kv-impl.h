@@ -4,7 +4,7 @@
  * Invariants
  * 1. kv->lock guards every field of struct mc_kv, of objects, residents and directories that is not
  * marked otherwise. No system call and no call out of kv-*.c runs under it, but for slab.h (inner
- * lock) and policy.h.
+ * lock), policy.h, and emptying kv-deletes.
  * 2. An object in the index has a directory and one reference of the index's; a version that was
  * removed or replaced has dir = NULL and lives as long as its references.
  * 3. Who changes what a key names holds the key's gate (kv_gate_enter): one change of a key at a
@@ -72,6 +72,7 @@ struct kv_wait {
 	void (*done)(void *ctx, int res, struct mc_kv_object *obj);
 	void *ctx;
 	struct mc_kv_object *handle; /* owned, until it is handed out */
+	unsigned tries;              /* versions that were gone when they were to be read */
 	struct kv_wait *next;
 	char key[];
 };
@@ -197,6 +198,12 @@ struct mc_kv {
 	uint64_t copy_retry_ns MC_GUARDED_BY(lock);
 	struct kv_absent absent[KV_ABSENT] MC_GUARDED_BY(lock);
 	struct kv_delete *deletes MC_GUARDED_BY(lock);
+	bool deleting MC_GUARDED_BY(lock);
+	uint64_t delete_retry_ns MC_GUARDED_BY(lock);
+	int deletes_fd; /* -1 = none; appends are whole */
+	uint64_t bypass_ns MC_GUARDED_BY(
+		lock);                      /* NVMe failed: dirty objects go to the remote until */
+	uint64_t sweep MC_GUARDED_BY(lock); /* bucket where the search for cold objects goes on */
 	uint64_t held_bytes MC_GUARDED_BY(lock);
 	const char *degraded MC_GUARDED_BY(lock);
 	const char *full MC_GUARDED_BY(lock); /* why there is no room, static text */
@@ -362,9 +369,20 @@ int kv_remote_footer(struct mc_kv *kv, const char *key, struct kv_footer *ret);
 int kv_delete_add(struct mc_kv *kv, const char *key, const uint8_t version[16]);
 bool kv_delete_pending(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
 bool kv_delete_pending_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
+int kv_delete_open(struct mc_kv *kv);
+void kv_delete_close(struct mc_kv *kv);
+void kv_deletes_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
+/* [blocks] A put of key is about to begin: what is pending for it waits. NULL: nothing. */
+struct kv_delete *kv_delete_claim(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
+void kv_delete_release(struct mc_kv *kv, struct kv_delete *d, bool replaced) MC_EXCLUDES(kv->lock);
+/* [blocks] The object is on the remote alone, and there it is another: the index learns that. */
+void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object *was);
 /* Where a key's object lies on the remote; ret holds KV_REMOTE_PATH bytes. */
 #define KV_REMOTE_PATH 80
 int kv_remote_path(const char *key, char *ret);
+/* ---- kv-copy.c: remote copies of what is on NVMe, and what the log asks about its records. */
+void kv_own_log(struct mc_kv *kv);
+void kv_sweep_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 /* A clean object whose remote copies are wanted soon. */
 void kv_replica_want_locked(struct mc_kv *kv, struct kv_res *r) MC_REQUIRES(kv->lock);
 void kv_replicas_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
@@ -402,6 +420,8 @@ void *kv_flusher_main(void *kv);
 int kv_wait_safe(struct mc_kv *kv, struct kv_object *obj, bool remote) MC_EXCLUDES(kv->lock);
 /* 0, or -EIO: no persistent tier that works. */
 int kv_can_persist(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
+/* A clean object without a copy below is dirty again. */
+void kv_redirty_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
 /* Whether the object needs no memory of ours to survive. */
 static inline bool kv_has_copy(const struct kv_object *obj)
 {
@@ -427,18 +447,3 @@ static inline void kv_crcs_copy(struct kv_object *obj, const uint32_t *crc)
 	for (uint64_t b = 0; b < mc_block_count(obj->size); b++)
 		to[b] = crc[b];
 }
-
-/* The NVMe side may be left out of a program. */
-#pragma weak mc_kv_log_open
-#pragma weak mc_kv_log_close
-#pragma weak mc_kv_log_put
-#pragma weak mc_kv_log_sync
-#pragma weak mc_kv_log_read
-#pragma weak mc_kv_log_remove
-#pragma weak mc_kv_log_rename
-#pragma weak mc_kv_log_dir
-#pragma weak mc_kv_log_pin
-#pragma weak mc_kv_log_remote
-#pragma weak mc_kv_log_evict
-#pragma weak mc_kv_log_set_owner
-#pragma weak mc_kv_log_stats

@@ -142,6 +142,18 @@ static int rename_prepare(struct rename *n)
 	n->moved = kv_object_new(name, strlen(name), obj->size);
 	if (n->moved == NULL)
 		return -ENOMEM;
+	/* The remote's copy has the old name in it: it goes, a new one is made later. */
+	if (obj->remotes > 0) {
+		if (obj->loc.segment != 0)
+			r = mc_kv_log_remote(kv->log, n->from, obj->version, 0);
+		if (r == 0)
+			r = kv_delete_add(kv, n->from, obj->version);
+		if (r < 0)
+			return r;
+		mc_mutex_lock(&kv->lock);
+		obj->remotes = 0;
+		mc_mutex_unlock(&kv->lock);
+	}
 	if (obj->res != NULL) {
 		struct kv_res now = *obj->res;
 
@@ -201,6 +213,9 @@ static int rename_commit_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(
 	obj->state = MC_KV_CLEAN;
 	obj->next = moved; /* the reference of kv_object_new */
 	kv_object_drop_locked(kv, obj);
+	kv_redirty_locked(kv, moved);
+	if (moved->state == MC_KV_CLEAN && moved->res != NULL && moved->res->next == NULL)
+		kv_replica_want_locked(kv, moved->res);
 	return 0;
 }
 
@@ -222,8 +237,12 @@ int mc_kv_rename(struct mc_kv *kv, const char *from, const char *to, unsigned fl
 	}
 	kv_gate_enter_locked(kv, from, to, &gate);
 	r = rename_check_locked(kv, &n, flags);
-	if (r == 0 && n.obj != n.old) {
+	if (r == 0 && n.obj != n.old)
 		kv_settle_locked(kv, n.obj);
+	/* On the remote alone, where its name is in it: to be copied, as between file systems. */
+	if (r == 0 && n.obj != n.old && n.obj->res == NULL && n.obj->loc.segment == 0)
+		r = -EXDEV;
+	if (r == 0 && n.obj != n.old) {
 		if (n.old != NULL)
 			kv_settle_locked(kv, n.old);
 		mc_mutex_unlock(&kv->lock);
@@ -231,6 +250,11 @@ int mc_kv_rename(struct mc_kv *kv, const char *from, const char *to, unsigned fl
 		mc_mutex_lock(&kv->lock);
 		if (r == 0)
 			r = rename_commit_locked(kv, &n);
+		if (r < 0) { /* their copies below may be gone already */
+			kv_redirty_locked(kv, n.obj);
+			if (n.old != NULL)
+				kv_redirty_locked(kv, n.old);
+		}
 		if (r < 0 && n.moved != NULL)
 			kv_object_drop_locked(kv, n.moved);
 		if (n.meta != 0)

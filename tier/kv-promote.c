@@ -12,6 +12,8 @@
 #include <fcntl.h>
 #include <string.h>
 
+#define VERSIONS_TRIED 4
+
 struct fetch {
 	struct mc_kv *kv;
 	struct kv_object *obj; /* a reference */
@@ -40,6 +42,7 @@ static void end(struct fetch *f, int r)
 	struct mc_kv *kv = f->kv;
 	struct kv_res *res = f->res;
 	struct kv_wait *waiters, *w;
+	bool gone;
 
 	if (f->buf != NULL && res->is_file)
 		kv_res_unmap(kv, res, f->size);
@@ -55,17 +58,23 @@ static void end(struct fetch *f, int r)
 	} else {
 		f->obj->res = NULL;
 	}
-	kv_object_drop_locked(kv, f->obj);
 	mc_cond_broadcast(&kv->change);
 	mc_mutex_unlock(&kv->lock);
 	if (r < 0)
 		kv_res_free(kv, res, f->size);
+	/* Replaced or removed on the remote, by another node: what is there now? */
+	gone = r == -ENOENT || r == -ESTALE;
+	if (gone)
+		kv_remote_refresh(kv, f->key, f->obj);
+	mc_mutex_lock(&kv->lock);
+	kv_object_drop_locked(kv, f->obj);
+	mc_mutex_unlock(&kv->lock);
 	while ((w = waiters) != NULL) {
 		waiters = w->next;
-		if (r == 0)
+		if (r == 0 || (gone && ++w->tries < VERSIONS_TRIED))
 			kv_get_step(kv, w);
 		else
-			kv_wait_end(w, r == -ENOENT || r == -ESTALE ? -EIO : r, NULL);
+			kv_wait_end(w, r == -ETIMEDOUT || r == -ENOMEM ? r : -EIO, NULL);
 	}
 	kv_reap(kv);
 	free(f);
@@ -101,8 +110,8 @@ static void fetch_remote(void *ctx)
 	struct fetch *f = ctx;
 	int r = kv_remote_get(f->kv, f->key, f->obj, f->buf);
 
-	if (r == -ENOENT && f->from_nvme)
-		r = f->res_nvme;
+	if ((r == -ENOENT || r == -ESTALE) && f->from_nvme)
+		r = f->res_nvme; /* a copy of this version was here, and it was bad */
 	f->from_nvme = false;
 	end(f, r);
 }

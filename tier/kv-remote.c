@@ -12,9 +12,7 @@
 #include <sys/mman.h>
 
 #define TAIL 65536
-#define ABSENT_NS UINT64_C(1000000000)  /* a key the remote did not know is asked for again then */
-#define REPLICA_NS UINT64_C(1000000000) /* after the last close or rename */
-#define REPLICAS_AT_ONCE 4
+#define ABSENT_NS UINT64_C(1000000000) /* a key the remote did not know is asked for again then */
 #define VERSIONS_TRIED 4
 
 int kv_remote_path(const char *key, char *ret)
@@ -57,6 +55,7 @@ int kv_remote_put(
 {
 	size_t total = meta->size + kv_footer_len(meta->n_crc, strlen(meta->key));
 	bool mapped = res != NULL && res->is_file;
+	struct kv_delete *pending;
 	char path[KV_REMOTE_PATH], *all;
 	int r = kv_remote_path(meta->key, path);
 
@@ -68,7 +67,9 @@ int kv_remote_put(
 	if (!mapped)
 		memcpy(all, buf, meta->size);
 	kv_footer_write(meta, all + meta->size);
+	pending = kv_delete_claim(kv, meta->key);
 	r = mc_remote_put(kv->opts.remote, path, all, total, 0, NULL);
+	kv_delete_release(kv, pending, r == 0);
 	if (mapped)
 		munmap(all, total);
 	else
@@ -289,7 +290,33 @@ int mc_kv_lookup_remote(struct mc_kv *kv, const char *key, struct mc_kv_attr *re
 	return r == -EBADMSG ? -ENOENT : r;
 }
 
-/* ---- ending and copying */
+void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object *was)
+{
+	struct mc_kv_attr attr;
+	struct kv_object *obj;
+	struct kv_gate gate;
+	struct kv_footer f;
+	int r = kv_remote_footer(kv, key, &f);
+
+	if (r < 0 && r != -ENOENT && r != -EBADMSG)
+		return;
+	mc_mutex_lock(&kv->lock);
+	kv_gate_enter_locked(kv, key, NULL, &gate);
+	obj = kv_index_find(kv->index, key);
+	if (obj == was && obj->loc.segment == 0 && obj->res == NULL &&
+		(r < 0 || memcmp(f.version, obj->version, sizeof(f.version)) != 0)) {
+		kv_index_remove(obj);
+		kv_unlist_locked(kv, obj);
+		kv_object_drop_locked(kv, obj);
+		if (r == 0)
+			enter_found_locked(kv, key, &f, &attr);
+	}
+	kv_gate_leave_locked(kv, &gate);
+	mc_mutex_unlock(&kv->lock);
+	if (r == 0)
+		kv_footer_done(&f);
+	kv_reap(kv);
+}
 
 int kv_forget(struct mc_kv *kv, const char *key, struct kv_object *obj)
 {
@@ -301,107 +328,4 @@ int kv_forget(struct mc_kv *kv, const char *key, struct kv_object *obj)
 	if (r == 0 && obj->loc.segment != 0)
 		r = mc_kv_log_remove(kv->log, key, obj->version, &loc);
 	return r;
-}
-
-void kv_replica_want_locked(struct mc_kv *kv, struct kv_res *r)
-{
-	if (kv->opts.replicas == 0 || kv->opts.remote == NULL || r->obj->remotes > 0)
-		return;
-	assert(r->next == NULL);
-	r->prev = kv->replica_list.prev;
-	r->next = &kv->replica_list;
-	r->prev->next = r;
-	kv->replica_list.prev = r;
-}
-
-struct copy {
-	struct mc_kv *kv;
-	struct kv_object *obj; /* a reference; BUSY */
-	struct kv_res *res;    /* a pin */
-	char key[];
-};
-
-static void copy_job(void *ctx)
-{
-	struct copy *c = ctx;
-	struct mc_kv *kv = c->kv;
-	struct kv_object *obj = c->obj;
-	struct mc_kv_meta meta = {.key = c->key,
-		.size = obj->size,
-		.mtime_s = kv_floor_s(obj->mtime_ns),
-		.mtime_ns =
-			(uint32_t)(obj->mtime_ns - kv_floor_s(obj->mtime_ns) * INT64_C(1000000000)),
-		.n_crc = (uint32_t)mc_block_count(obj->size),
-		.crc = kv_crcs(obj)};
-	char *buf = kv_res_map(kv, c->res, obj->size);
-	int r = buf != NULL ? 0 : -ENOMEM;
-
-	memcpy(meta.version, obj->version, sizeof(meta.version));
-	if (r == 0)
-		r = kv_remote_put(kv, &meta, buf, c->res);
-	if (buf != NULL)
-		kv_res_unmap(kv, c->res, obj->size);
-	if (r == 0 && kv->log != NULL)
-		mc_kv_log_remote(kv->log, c->key, obj->version, 1);
-	mc_mutex_lock(&kv->lock);
-	obj->flags &= (uint8_t)~KV_BUSY;
-	c->res->pins--;
-	kv->n_copies--;
-	if (r == 0) {
-		obj->remotes = 1;
-		kv_meta_note(kv, obj);
-	} else {
-		kv->copy_retry_ns = mc_now_ns() + REPLICA_NS;
-		kv_replica_want_locked(kv, c->res);
-	}
-	kv_object_drop_locked(kv, obj);
-	mc_cond_broadcast(&kv->change);
-	mc_mutex_unlock(&kv->lock);
-	kv_reap(kv);
-	free(c);
-}
-
-/* The next object whose copy is due, made busy. */
-static struct copy *take_copy_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
-{
-	uint64_t now = mc_now_ns();
-
-	if (kv->n_copies >= REPLICAS_AT_ONCE || now < kv->copy_retry_ns || kv->closing)
-		return NULL;
-	for (struct kv_res *r = kv->replica_list.next; r != &kv->replica_list; r = r->next) {
-		char key[KV_KEY_MAX + 1];
-		struct copy *c;
-		size_t len;
-
-		if (now - r->dirty_ns < REPLICA_NS)
-			return NULL; /* the list is by time, nearly */
-		if (r->obj->state != MC_KV_CLEAN || kv_gate_closed_locked(kv, r->obj))
-			continue;
-		len = kv_key_of(r->obj, key);
-		c = malloc(sizeof(*c) + len + 1);
-		if (c == NULL)
-			return NULL;
-		*c = (struct copy){.kv = kv, .obj = r->obj, .res = r};
-		memcpy(c->key, key, len + 1);
-		kv_dirty_remove_locked(kv, r);
-		r->obj->flags |= KV_BUSY;
-		r->obj->refs++;
-		r->pins++;
-		kv->n_copies++;
-		return c;
-	}
-	return NULL;
-}
-
-void kv_replicas_tick(struct mc_kv *kv)
-{
-	struct copy *c;
-
-	do {
-		mc_mutex_lock(&kv->lock);
-		c = take_copy_locked(kv);
-		mc_mutex_unlock(&kv->lock);
-		if (c != NULL && kv_work_add(kv->work, copy_job, c) < 0)
-			copy_job(c);
-	} while (c != NULL);
 }

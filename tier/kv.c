@@ -132,7 +132,10 @@ static int open_log(struct mc_kv *kv, struct mc_err *err)
 	r = mc_kv_log_open(&opts, &replay, &kv->log, err);
 	if (r < 0)
 		return r;
-	return 0;
+	kv_own_log(kv);
+	r = kv_delete_open(kv);
+	return r < 0 ? mc_err_set(err, r, "kv: %s/kv-deletes: %s", kv->opts.nvme_dir, strerror(-r))
+		     : 0;
 }
 
 static struct mc_kv *kv_new(void)
@@ -141,7 +144,7 @@ static struct mc_kv *kv_new(void)
 
 	if (kv == NULL)
 		return NULL;
-	kv->lock_fd = -1;
+	kv->lock_fd = kv->deletes_fd = -1;
 	mc_mutex_init(&kv->lock);
 	mc_cond_init(&kv->change);
 	mc_cond_init(&kv->wake);
@@ -193,6 +196,7 @@ static void stop(struct mc_kv *kv)
 		mc_kv_log_close(kv->log);
 	kv_reap(kv);
 	kv_pool_done(kv);
+	kv_delete_close(kv);
 }
 
 static void kv_free(struct mc_kv *kv)
@@ -301,12 +305,13 @@ int mc_kv_sync(struct mc_kv *kv, const char *key)
 	if (kv_key_check(key) < 0)
 		return -ENOENT;
 	mc_mutex_lock(&kv->lock);
-	obj = kv_index_find(kv->index, key);
+	r = kv_ready_locked(kv);
+	obj = r == 0 ? kv_index_find(kv->index, key) : NULL;
 	if (obj != NULL)
 		obj->refs++;
 	mc_mutex_unlock(&kv->lock);
 	if (obj == NULL)
-		return -ENOENT;
+		return r < 0 ? r : -ENOENT;
 	r = kv_wait_safe(kv, obj, false);
 	mc_mutex_lock(&kv->lock);
 	kv_object_drop_locked(kv, obj);

@@ -1,0 +1,343 @@
+/*
+ * Remote copies of objects that have one on NVMe: soon after the last close or rename where
+ * replicas are asked for, and of cold objects when NVMe fills, so that the log may drop them.
+ *
+ * An object is BUSY while a copy of it is made: nothing evicts it, changes of its name wait.
+ */
+#include "tier/kv-impl.h"
+
+#include "tier/digest.h"
+
+#include <string.h>
+
+#define REPLICA_NS UINT64_C(1000000000) /* after the last close or rename */
+#define AT_ONCE 4
+#define SWEEP_HIGH 80       /* percent of NVMe in use: cold objects get remote copies */
+#define SWEEP_BUCKETS 65536 /* looked at in one go */
+
+struct copy {
+	struct mc_kv *kv;
+	struct kv_object *obj; /* a reference; BUSY */
+	struct kv_res *res;    /* a pin; NULL: read from NVMe */
+	struct mc_kv_loc loc;
+	char key[];
+};
+
+static bool wanted(const struct mc_kv *kv)
+{
+	return kv->opts.remote != NULL &&
+		(kv->opts.replicas > 0 || kv->opts.ack == MC_KV_ACK_REMOTE);
+}
+
+void kv_replica_want_locked(struct mc_kv *kv, struct kv_res *r)
+{
+	if (!wanted(kv) || r->obj->remotes > 0)
+		return;
+	assert(r->next == NULL);
+	r->prev = kv->replica_list.prev;
+	r->next = &kv->replica_list;
+	r->prev->next = r;
+	kv->replica_list.prev = r;
+	mc_cond_signal(&kv->wake);
+}
+
+/* ---- reading from NVMe, waiting */
+
+struct waiter {
+	struct mc_kv_log_read read;
+	struct mc_mutex lock;
+	struct mc_cond cond;
+	bool done MC_GUARDED_BY(lock);
+	int res MC_GUARDED_BY(lock);
+};
+
+static void read_done(struct mc_kv_log_read *read, int res)
+{
+	struct waiter *w = read->ctx;
+
+	mc_mutex_lock(&w->lock);
+	w->res = res;
+	w->done = true;
+	mc_cond_signal(&w->cond);
+	mc_mutex_unlock(&w->lock);
+}
+
+static int read_block(struct copy *c, uint64_t block, char *buf)
+{
+	uint32_t len = mc_block_len(c->obj->size, block);
+	struct waiter w = {.read = {.loc = c->loc,
+				   .size = c->obj->size,
+				   .off = block << MC_BLOCK_SHIFT,
+				   .len = len,
+				   .buf = buf,
+				   .done = read_done}};
+	int r;
+
+	memcpy(w.read.version, c->obj->version, sizeof(w.read.version));
+	w.read.ctx = &w;
+	mc_mutex_init(&w.lock);
+	mc_cond_init(&w.cond);
+	mc_kv_log_read(c->kv->log, &w.read);
+	mc_mutex_lock(&w.lock);
+	while (!w.done)
+		mc_cond_wait(&w.cond, &w.lock);
+	r = w.res;
+	mc_mutex_unlock(&w.lock);
+	mc_cond_done(&w.cond);
+	mc_mutex_done(&w.lock);
+	if (r == 0 && mc_crc32c(0, buf, len) != kv_crcs(c->obj)[block])
+		r = -EBADMSG;
+	return r;
+}
+
+static int read_nvme(struct copy *c, char **ret)
+{
+	cleanup_free char *buf = aligned_alloc(4096, (c->obj->size + 4096) / 4096 * 4096);
+	int r = buf != NULL ? 0 : -ENOMEM;
+
+	for (uint64_t b = 0; b < mc_block_count(c->obj->size) && r == 0; b++)
+		r = read_block(c, b, buf + (b << MC_BLOCK_SHIFT));
+	if (r == 0)
+		*ret = steal_ptr(buf);
+	return r;
+}
+
+/* ---- copying */
+
+static int put(struct copy *c)
+{
+	struct mc_kv *kv = c->kv;
+	struct kv_object *obj = c->obj;
+	struct mc_kv_meta meta = {.key = c->key,
+		.size = obj->size,
+		.mtime_s = kv_floor_s(obj->mtime_ns),
+		.mtime_ns =
+			(uint32_t)(obj->mtime_ns - kv_floor_s(obj->mtime_ns) * INT64_C(1000000000)),
+		.n_crc = (uint32_t)mc_block_count(obj->size),
+		.crc = kv_crcs(obj)};
+	cleanup_free char *own = NULL;
+	char *map = NULL;
+	int r = 0;
+
+	memcpy(meta.version, obj->version, sizeof(meta.version));
+	if (c->res == NULL)
+		r = read_nvme(c, &own);
+	else
+		map = kv_res_map(kv, c->res, obj->size);
+	if (r == 0 && own == NULL && map == NULL)
+		r = -ENOMEM;
+	if (r == 0)
+		r = kv_remote_put(kv, &meta, map != NULL ? map : own, c->res);
+	if (map != NULL)
+		kv_res_unmap(kv, c->res, obj->size);
+	if (r == 0 && kv->log != NULL)
+		r = mc_kv_log_remote(kv->log, c->key, obj->version, 1);
+	return r;
+}
+
+static void copy_job(void *ctx)
+{
+	struct copy *c = ctx;
+	struct mc_kv *kv = c->kv;
+	struct kv_object *obj = c->obj;
+	int r = put(c);
+
+	mc_mutex_lock(&kv->lock);
+	obj->flags &= (uint8_t)~KV_BUSY;
+	if (c->res != NULL)
+		c->res->pins--;
+	kv->n_copies--;
+	if (r == 0) {
+		obj->remotes = 1;
+		kv_meta_note(kv, obj);
+	} else {
+		kv->copy_retry_ns = mc_now_ns() + REPLICA_NS;
+		if (c->res != NULL)
+			kv_replica_want_locked(kv, c->res);
+	}
+	kv_object_drop_locked(kv, obj);
+	mc_cond_broadcast(&kv->change);
+	mc_mutex_unlock(&kv->lock);
+	kv_reap(kv);
+	free(c);
+}
+
+/* The object, made busy. NULL: no memory. */
+static struct copy *begin_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock)
+{
+	char key[KV_KEY_MAX + 1];
+	size_t len = kv_key_of(obj, key);
+	struct copy *c = malloc(sizeof(*c) + len + 1);
+
+	if (c == NULL)
+		return NULL;
+	*c = (struct copy){.kv = kv, .obj = obj, .res = obj->res, .loc = kv_loc(obj)};
+	memcpy(c->key, key, len + 1);
+	if (c->res != NULL) {
+		kv_dirty_remove_locked(kv, c->res);
+		c->res->pins++;
+	}
+	obj->flags |= KV_BUSY;
+	obj->refs++;
+	kv->n_copies++;
+	return c;
+}
+
+static bool may_copy_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	return kv->n_copies < AT_ONCE && mc_now_ns() >= kv->copy_retry_ns && !kv->closing &&
+		!kv->recovering;
+}
+
+/* The next object whose replica is due. */
+static struct copy *take_due_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	uint64_t now = mc_now_ns();
+
+	if (!may_copy_locked(kv))
+		return NULL;
+	for (struct kv_res *r = kv->replica_list.next; r != &kv->replica_list; r = r->next) {
+		if (kv->opts.ack != MC_KV_ACK_REMOTE && now - r->dirty_ns < REPLICA_NS)
+			return NULL; /* the list is by time, nearly */
+		if (r->obj->state == MC_KV_CLEAN && !kv_gate_closed_locked(kv, r->obj))
+			return begin_locked(kv, r->obj);
+	}
+	return NULL;
+}
+
+static void run(struct mc_kv *kv, struct copy *c)
+{
+	if (kv_work_add(kv->work, copy_job, c) < 0)
+		copy_job(c);
+}
+
+void kv_replicas_tick(struct mc_kv *kv)
+{
+	struct copy *c;
+
+	do {
+		mc_mutex_lock(&kv->lock);
+		c = take_due_locked(kv);
+		mc_mutex_unlock(&kv->lock);
+		if (c != NULL)
+			run(kv, c);
+	} while (c != NULL);
+}
+
+/* The next cold object that lies on NVMe alone, by a hand that goes round the table; those used
+ * since it came by last are spared once. */
+static struct copy *take_cold_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	struct kv_index *ix = kv->index;
+
+	if (!may_copy_locked(kv))
+		return NULL;
+	for (unsigned i = 0; i < SWEEP_BUCKETS && i < ix->n_buckets; i++, kv->sweep++) {
+		for (struct kv_object *o = ix->objects[kv->sweep & (ix->n_buckets - 1)]; o != NULL;
+			o = o->next) {
+			if (o->loc.segment == 0 || o->remotes > 0 || o->state != MC_KV_CLEAN ||
+				(o->flags & (KV_PINNED | KV_BUSY)) != 0 ||
+				(o->res != NULL && !o->res->ready) || kv_gate_closed_locked(kv, o))
+				continue;
+			if (o->warm == 0)
+				return begin_locked(kv, o);
+			o->warm--;
+		}
+	}
+	return NULL;
+}
+
+void kv_sweep_tick(struct mc_kv *kv)
+{
+	struct mc_kv_log_stats log;
+	struct copy *c;
+
+	if (kv->log == NULL || kv->opts.remote == NULL)
+		return;
+	mc_kv_log_stats(kv->log, &log);
+	if (log.live < log.capacity / 100 * SWEEP_HIGH)
+		return;
+	do {
+		mc_mutex_lock(&kv->lock);
+		c = take_cold_locked(kv);
+		mc_mutex_unlock(&kv->lock);
+		if (c != NULL)
+			run(kv, c);
+	} while (c != NULL);
+}
+
+/* ---- what the log asks when it reclaims a segment */
+
+static struct kv_object *at_locked(struct mc_kv *kv, const char *key, const uint8_t version[16])
+	MC_REQUIRES(kv->lock)
+{
+	struct kv_object *obj = kv_index_find(kv->index, key);
+
+	return obj != NULL && memcmp(obj->version, version, 16) == 0 ? obj : NULL;
+}
+
+static bool same_place(const struct kv_object *obj, const struct mc_kv_loc *loc)
+{
+	return obj->loc.segment == loc->segment && obj->loc.generation == loc->generation &&
+		obj->loc.off == loc->off;
+}
+
+/* Kept: what has no other copy below, what is pinned, and what was used since the last time. */
+static bool on_keep(void *ctx, const char *key, const uint8_t version[16])
+{
+	struct mc_kv *kv = ctx;
+	struct kv_object *obj;
+	bool keep;
+
+	mc_mutex_lock(&kv->lock);
+	obj = at_locked(kv, key, version);
+	keep = kv->recovering ||
+		(obj != NULL &&
+			(obj->remotes == 0 || (obj->flags & (KV_PINNED | KV_BUSY)) != 0 ||
+				obj->warm > 0));
+	if (obj != NULL && obj->warm > 0)
+		obj->warm--;
+	mc_mutex_unlock(&kv->lock);
+	return keep;
+}
+
+static bool on_moved(void *ctx, const char *key, const uint8_t version[16],
+	const struct mc_kv_loc *from, const struct mc_kv_loc *to)
+{
+	struct mc_kv *kv = ctx;
+	struct kv_object *obj;
+	bool moved;
+
+	mc_mutex_lock(&kv->lock);
+	obj = at_locked(kv, key, version);
+	if (obj == NULL && kv->replay != NULL)
+		obj = kv_index_find(kv->replay, key);
+	moved = obj != NULL && memcmp(obj->version, version, 16) == 0 && same_place(obj, from);
+	if (moved)
+		kv_loc_set(obj, to);
+	mc_mutex_unlock(&kv->lock);
+	return moved;
+}
+
+static void on_evicted(
+	void *ctx, const char *key, const uint8_t version[16], const struct mc_kv_loc *from)
+{
+	struct mc_kv *kv = ctx;
+	struct kv_object *obj;
+
+	mc_mutex_lock(&kv->lock);
+	obj = at_locked(kv, key, version);
+	if (obj != NULL && same_place(obj, from)) {
+		obj->loc = (struct kv_place){0};
+		kv_redirty_locked(kv, obj);
+	}
+	mc_mutex_unlock(&kv->lock);
+}
+
+void kv_own_log(struct mc_kv *kv)
+{
+	struct mc_kv_log_owner owner = {
+		.keep = on_keep, .moved = on_moved, .evicted = on_evicted, .ctx = kv};
+
+	mc_kv_log_set_owner(kv->log, &owner);
+}
