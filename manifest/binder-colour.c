@@ -19,7 +19,7 @@
 #define NONE UINT32_MAX
 
 struct colouring {
-	struct mc_piece *piece; /* borrowed */
+	struct mc_bound_piece *piece; /* borrowed */
 	uint32_t n_channels, colours;
 	size_t words;    /* of spare per node */
 	uint32_t *at;    /* nodes × colours, owned */
@@ -59,7 +59,7 @@ static void swap_path(struct colouring *k, uint32_t node, uint32_t a, uint32_t b
 
 	put(k, node, a, NONE);
 	while (e != NONE) {
-		struct mc_piece *p = &k->piece[e];
+		struct mc_bound_piece *p = &k->piece[e];
 		uint32_t other = from == p->src ? p->dst + k->n_channels : p->src;
 		uint32_t next, was = a;
 
@@ -115,7 +115,7 @@ int mc_binder_colour(struct mc_binding *b, uint32_t n_channels)
 	int r = colouring_init(&k, b, n_channels);
 
 	for (uint32_t i = 0; i < b->n_pieces && r == 0; i++) {
-		struct mc_piece *p = &b->piece[i];
+		struct mc_bound_piece *p = &b->piece[i];
 		uint32_t u = p->src, v = p->dst + n_channels, c = common(&k, u, v);
 
 		if (c == NONE) {

@@ -33,7 +33,7 @@ struct idle {
 };
 
 struct sim {
-	const struct mc_piece *piece; /* borrowed */
+	const struct mc_bound_piece *piece; /* borrowed */
 	uint32_t n_channels, n_queues;
 	uint32_t *order;      /* pieces by (src, dst, round), owned */
 	uint32_t *first;      /* by queue, n_queues + 1, in order, owned */
@@ -168,7 +168,7 @@ static uint32_t choose(struct sim *s, uint32_t channel, bool sends)
 static void start_one(struct sim *s, uint32_t channel, bool sends)
 {
 	uint32_t e = choose(s, channel, sends);
-	const struct mc_piece *p;
+	const struct mc_bound_piece *p;
 
 	if (e == NONE)
 		return;
@@ -186,7 +186,7 @@ static void start_one(struct sim *s, uint32_t channel, bool sends)
 
 static void finish(struct sim *s, uint32_t piece)
 {
-	const struct mc_piece *p = &s->piece[piece];
+	const struct mc_bound_piece *p = &s->piece[piece];
 
 	if (s->left[p->src] > 0)
 		idle_add(&s->senders, p->src);
@@ -196,8 +196,8 @@ static void finish(struct sim *s, uint32_t piece)
 
 static int order_compare(const void *a, const void *b, void *pieces)
 {
-	const struct mc_piece *v = pieces, *x = &v[*(const uint32_t *)a],
-			      *y = &v[*(const uint32_t *)b];
+	const struct mc_bound_piece *v = pieces, *x = &v[*(const uint32_t *)a],
+				    *y = &v[*(const uint32_t *)b];
 
 	if (x->src != y->src)
 		return x->src < y->src ? -1 : 1;
@@ -206,7 +206,7 @@ static int order_compare(const void *a, const void *b, void *pieces)
 	return (x->round > y->round) - (x->round < y->round);
 }
 
-static void make_queues(struct sim *s, struct mc_piece *pieces, uint32_t n)
+static void make_queues(struct sim *s, struct mc_bound_piece *pieces, uint32_t n)
 {
 	uint32_t src = 0;
 
@@ -214,8 +214,8 @@ static void make_queues(struct sim *s, struct mc_piece *pieces, uint32_t n)
 		s->order[i] = i;
 	qsort_r(s->order, n, sizeof(*s->order), order_compare, pieces);
 	for (uint32_t i = 0; i < n; i++) {
-		const struct mc_piece *p = &s->piece[s->order[i]];
-		const struct mc_piece *before = i > 0 ? &s->piece[s->order[i - 1]] : NULL;
+		const struct mc_bound_piece *p = &s->piece[s->order[i]];
+		const struct mc_bound_piece *before = i > 0 ? &s->piece[s->order[i - 1]] : NULL;
 
 		if (before == NULL || before->src != p->src || before->dst != p->dst) {
 			for (; src <= p->src; src++)
@@ -315,7 +315,7 @@ static void step(struct sim *s, uint32_t *ended)
 		finish(s, ended[n++]);
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		const struct mc_piece *p = &s->piece[ended[i]];
+		const struct mc_bound_piece *p = &s->piece[ended[i]];
 
 		if (s->senders.pos[p->src] != NONE && s->left[p->src] > 0)
 			start_one(s, p->src, true);

@@ -47,7 +47,7 @@ static int grow(void **p, uint32_t *cap, uint32_t n, size_t size)
 }
 
 void mc_binding_span_box(const struct mc_binding *b, const struct mc_reshard *p,
-	const struct mc_span *s, struct mc_box *ret)
+	const struct mc_bound_span *s, struct mc_box *ret)
 {
 	if (s->box > 0)
 		*ret = b->box[s->box - 1];
@@ -62,14 +62,14 @@ static int piece_open(struct binder *w, const struct run *r)
 
 	if (e == 0)
 		b->piece[b->n_pieces++] =
-			(struct mc_piece){.src = r->src, .dst = r->dst, .first = b->n_spans};
+			(struct mc_bound_piece){.src = r->src, .dst = r->dst, .first = b->n_spans};
 	return e;
 }
 
 /* Bytes the present piece still wants; a full one is followed by a new one. */
 static int piece_room(struct binder *w, const struct run *r, uint64_t *ret)
 {
-	struct mc_piece *p = &w->b->piece[w->b->n_pieces - 1];
+	struct mc_bound_piece *p = &w->b->piece[w->b->n_pieces - 1];
 
 	if (p->bytes + w->grain > w->target) {
 		int e = piece_open(w, r);
@@ -83,10 +83,10 @@ static int piece_room(struct binder *w, const struct run *r, uint64_t *ret)
 }
 
 static int span_add(
-	struct binder *w, const struct mc_span *s, const struct mc_box *box, uint64_t bytes)
+	struct binder *w, const struct mc_bound_span *s, const struct mc_box *box, uint64_t bytes)
 {
 	struct mc_binding *b = w->b;
-	struct mc_span copy = *s;
+	struct mc_bound_span copy = *s;
 	int e = grow((void **)&b->span, &b->cap_spans, b->n_spans, sizeof(*b->span));
 
 	if (e == 0 && box != NULL) {
@@ -106,8 +106,8 @@ static int span_add(
 }
 
 /* One instance that does not fit the present piece. */
-static int cut_instance(
-	struct binder *w, const struct run *r, const struct mc_span *s, const struct mc_box *box)
+static int cut_instance(struct binder *w, const struct run *r, const struct mc_bound_span *s,
+	const struct mc_box *box)
 {
 	struct mc_box stack[4 * MC_BOX_RANK * MC_BOX_RANK];
 	struct mc_box_cut c;
@@ -139,7 +139,7 @@ static int cut_instance(
 static int bind_link(struct binder *w, const struct run *r)
 {
 	const struct mc_link *l = &w->plan->link[r->link];
-	struct mc_span s = {.link = r->link};
+	struct mc_bound_span s = {.link = r->link};
 	struct mc_box box;
 	uint64_t bytes, room;
 	int e = 0;
@@ -231,7 +231,7 @@ static int collect(
 
 static int piece_compare(const void *a, const void *b)
 {
-	const struct mc_piece *x = a, *y = b;
+	const struct mc_bound_piece *x = a, *y = b;
 
 	if (x->round != y->round)
 		return x->round < y->round ? -1 : 1;
@@ -240,7 +240,7 @@ static int piece_compare(const void *a, const void *b)
 
 /* A piece and its place among those of its pair of channels: number k of n. */
 struct ranked {
-	struct mc_piece piece;
+	struct mc_bound_piece piece;
 	uint32_t k, n;
 };
 

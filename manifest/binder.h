@@ -14,13 +14,13 @@
 #define MC_PIECE_MAX (UINT64_C(64) << 20) /* bytes */
 
 /* One link's box in a range of instances; box as in mc_link, but in the binding's list. */
-struct mc_span {
+struct mc_bound_span {
 	uint32_t link;
 	uint32_t from, to; /* instances */
 	uint32_t box;      /* 0: the link's whole box; else number + 1 in binding->box */
 };
 
-struct mc_piece {
+struct mc_bound_piece {
 	uint32_t src, dst; /* channels */
 	uint32_t round;
 	uint32_t first, n; /* spans */
@@ -28,9 +28,9 @@ struct mc_piece {
 };
 
 struct mc_binding {
-	struct mc_piece *piece; /* by round, then src, owned */
+	struct mc_bound_piece *piece; /* by round, then src, owned */
 	uint32_t n_pieces, cap_pieces;
-	struct mc_span *span; /* owned */
+	struct mc_bound_span *span; /* owned */
 	uint32_t n_spans, cap_spans;
 	struct mc_box *box; /* owned */
 	uint32_t n_boxes, cap_boxes;
@@ -53,4 +53,4 @@ void mc_binding_free(struct mc_binding *b); /* NULL allowed */
 
 /* The box a span stands for, in the held tensor. */
 void mc_binding_span_box(const struct mc_binding *b, const struct mc_reshard *p,
-	const struct mc_span *s, struct mc_box *ret);
+	const struct mc_bound_span *s, struct mc_box *ret);

@@ -105,7 +105,8 @@ static void put_box(struct mc_json_out *o, const struct mc_box *b)
 }
 
 /* A span: link number (from 0 in the order of the document), instances, and its box if cut. */
-static void put_span(const struct mc_binding *b, const struct mc_span *s, struct mc_json_out *o)
+static void put_span(
+	const struct mc_binding *b, const struct mc_bound_span *s, struct mc_json_out *o)
 {
 	bool first = true;
 
@@ -119,7 +120,8 @@ static void put_span(const struct mc_binding *b, const struct mc_span *s, struct
 	mc_json_put(o, "}");
 }
 
-static void put_piece(const struct mc_binding *b, const struct mc_piece *p, struct mc_json_out *o)
+static void put_piece(
+	const struct mc_binding *b, const struct mc_bound_piece *p, struct mc_json_out *o)
 {
 	bool first = true, inner = true;
 

@@ -91,7 +91,7 @@ static void check_pieces(const struct scene *s, const struct mc_binding *b, uint
 	ck_assert_ptr_nonnull(per_link);
 	ck_assert_ptr_nonnull(busy);
 	for (uint32_t i = 0; i < b->n_pieces; i++) {
-		const struct mc_piece *p = &b->piece[i];
+		const struct mc_bound_piece *p = &b->piece[i];
 		uint64_t bytes = 0;
 
 		ck_assert_uint_le(p->bytes, max_piece);

@@ -39,8 +39,10 @@ int mc_fail_usage(const struct mc_options *o, const char *fmt, ...)
 int mc_cmd_export(const struct mc_options *o);
 int mc_cmd_help(const struct mc_options *o);
 int mc_cmd_import(const struct mc_options *o);
+int mc_cmd_layout(const struct mc_options *o);
 int mc_cmd_ls(const struct mc_options *o);
 int mc_cmd_mount(const struct mc_options *o);
+int mc_cmd_plan(const struct mc_options *o);
 int mc_cmd_umount(const struct mc_options *o);
 int mc_cmd_verify(const struct mc_options *o);
 int mc_cmd_version(const struct mc_options *o);

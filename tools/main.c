@@ -43,6 +43,18 @@ static const char export_details[] = "Writes the revision (the newest without @R
 				     "block is checked on the way, and a\n"
 				     "file gets its name when it is complete.\n";
 
+static const char layout_details[] =
+	"LAYOUT is a document (a path that ends in .json, see docs/LAYOUT.md), a mesh such as\n"
+	"tp8-pp2, or the name of a registered layout.\n"
+	"check: reads it and, with --model, compiles it and prints what each rank holds.\n"
+	"show: the same and the rule that holds for each tensor.\n"
+	"add: registers a document with the remote; it is then a directory of every view.\n"
+	"ls: the registered layouts.\n";
+
+static const char plan_details[] =
+	"Prints totals, bounds and ratios to them; with --json the whole plan. Between two of\n"
+	"Mooncake's manifests the plan is in Mooncake's terms, fragment to fragment.\n";
+
 static const char mount_details[] =
 	"MOUNTPOINT is an existing directory. The tree shows every READY revision below\n"
 	"checkpoints/ORG/MODEL@REV, and checkpoints/ORG/MODEL as a link to the newest; new "
@@ -63,6 +75,10 @@ const struct mc_command mc_command_table[] = {
 		mc_cmd_verify},
 	{"export", MC_IN_EXPORT, "ORG/MODEL[@REV] DEST", 2, 2,
 		"Write a revision back as plain files.", export_details, mc_cmd_export},
+	{"layout", MC_IN_LAYOUT, "add|check|ls|show [LAYOUT]", 1, 2,
+		"Check, show or register parallel layouts.", layout_details, mc_cmd_layout},
+	{"plan", MC_IN_PLAN, "", 0, 0, "Plan which bytes go where, from one layout to another.",
+		plan_details, mc_cmd_plan},
 	{"mount", MC_IN_MOUNT, "MOUNTPOINT", 1, 1,
 		"Show the checkpoints of a remote as a tree of files.", mount_details,
 		mc_cmd_mount},

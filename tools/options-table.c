@@ -1,7 +1,9 @@
 /* The table of all options, the only place where one is described. */
 #include "tools/options.h"
 
-#define ON_REMOTE (MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_MOUNT)
+#define ON_REMOTE                                                                                  \
+	(MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_MOUNT | MC_IN_LAYOUT |      \
+		MC_IN_PLAN | MC_IN_RESHARD)
 #define ON_ALL (ON_REMOTE | MC_IN_UMOUNT | MC_IN_VERSION | MC_IN_HELP)
 
 const struct mc_option mc_option_table[MC_OPT_N] = {
@@ -32,7 +34,20 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		"Show size, number of files, time and manifest id.", MC_IN_LS},
 	[MC_OPT_JSON] = {"json", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Print JSON lines, for programs.",
-		MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_VERSION},
+		MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_VERSION |
+			MC_IN_LAYOUT | MC_IN_PLAN},
+	[MC_OPT_MODEL] = {"model", 0, false, false, MC_OPTION_TEXT, "DIR|ORG/MODEL[@REV]", NULL, 0,
+		0,
+		"The checkpoint a layout is for: a local directory, or a revision on the remote.",
+		MC_IN_LAYOUT | MC_IN_PLAN},
+	[MC_OPT_FROM] = {"from", 0, false, false, MC_OPTION_TEXT, "LAYOUT", "files", 0, 0,
+		"Who holds the bytes: a layout, Mooncake's manifest (*.json), or files.",
+		MC_IN_PLAN},
+	[MC_OPT_TO] = {"to", 0, false, false, MC_OPTION_TEXT, "LAYOUT", NULL, 0, 0,
+		"Who wants them: a layout, or Mooncake's placement manifest (*.json).", MC_IN_PLAN},
+	[MC_OPT_NODES] = {"nodes", 0, false, false, MC_OPTION_TEXT, "FILE", NULL, 0, 0,
+		"Names of the participants' nodes, a line each; bytes then enter a node once.",
+		MC_IN_PLAN},
 	[MC_OPT_DRAM] = {"dram", 0, true, true, MC_OPTION_SIZE, "SIZE", NULL, UINT64_C(64) << 20,
 		UINT64_C(1) << 50,
 		"Memory for the DRAM tier; default a quarter of the machine's or control group's.",

@@ -25,6 +25,10 @@ enum mc_option_id {
 	MC_OPT_SAMPLE,
 	MC_OPT_LONG,
 	MC_OPT_JSON,
+	MC_OPT_MODEL,
+	MC_OPT_FROM,
+	MC_OPT_TO,
+	MC_OPT_NODES,
 	MC_OPT_DRAM,
 	MC_OPT_NVME,
 	MC_OPT_MEMORY,
@@ -58,6 +62,9 @@ enum {
 	MC_IN_UMOUNT = 1 << 5,
 	MC_IN_VERSION = 1 << 6,
 	MC_IN_HELP = 1 << 7,
+	MC_IN_LAYOUT = 1 << 8,
+	MC_IN_PLAN = 1 << 9,
+	MC_IN_RESHARD = 1 << 10,
 };
 
 struct mc_option {

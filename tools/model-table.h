@@ -1,0 +1,30 @@
+/* The tensors of a model as layouts and plans need them, from a directory or a revision. */
+#pragma once
+
+#include "manifest/layout-source.h"
+#include "tools/options.h"
+
+struct mc_safetensors;
+
+struct mc_model_table {
+	json_t *config;                        /* owned; NULL = no config.json */
+	const struct mc_layout_tensor *tensor; /* n, owned by what is below */
+	const char *const *name;               /* the same names */
+	uint32_t n;
+	struct mc_side held; /* all of it, by participant 0 */
+	/* A revision: */
+	struct mc_manifest *manifest; /* owned reference */
+	struct mc_layout_source source;
+	/* A directory: */
+	struct mc_safetensors **file; /* owned */
+	uint32_t n_files;
+};
+
+/*
+ * where: "ORG/MODEL[@REV]" on the remote of the options, or a local directory, which is one when it
+ * exists as such. Only headers and config.json are read. 0, or an exit code after a message.
+ */
+int mc_model_table_open(const struct mc_options *o, const char *where, struct mc_model_table *ret);
+void mc_model_table_done(struct mc_model_table *t);
+/* The same without knowing what the layouts or plans need: a whole local file; free(). */
+int mc_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct mc_err *err);
