@@ -633,7 +633,83 @@ START_TEST(derived_blocks_are_gathered_and_their_sources_fetched_once)
 }
 END_TEST
 
-SUITE_MAIN("store", derived_blocks_are_gathered_and_their_sources_fetched_once,
+/* A source whose release opens the file anew and reads it. */
+struct reopening {
+	struct mc_source base;
+	struct mc_source *inner; /* owned */
+	struct place *p;
+	const struct pattern *pat;
+	struct mc_file *again; /* the caller's, once released */
+};
+
+static int reopening_plan(
+	const struct mc_source *s, uint64_t off, uint32_t len, struct mc_plan *plan)
+{
+	const struct mc_source *inner = ((const struct reopening *)s)->inner;
+
+	return inner->ops->plan(inner, off, len, plan);
+}
+
+static uint32_t reopening_crc(const struct mc_source *s, uint64_t block)
+{
+	const struct mc_source *inner = ((const struct reopening *)s)->inner;
+
+	return inner->ops->block_crc(inner, block);
+}
+
+static int reopening_next(
+	const struct mc_source *s, uint64_t off, uint64_t *ret_start, uint64_t *ret_end)
+{
+	const struct mc_source *inner = ((const struct reopening *)s)->inner;
+
+	return inner->ops->next_data(inner, off, ret_start, ret_end);
+}
+
+static void reopening_release(struct mc_source *s)
+{
+	struct reopening *r = (struct reopening *)s;
+
+	r->inner->ops->release(r->inner);
+	r->again = file_open(r->p, r->pat);
+	read_whole(r->again, r->pat);
+}
+
+START_TEST(a_file_opened_again_while_it_leaves_keeps_its_bytes)
+{
+	static const struct mc_source_ops ops = {
+		reopening_plan, reopening_crc, reopening_next, reopening_release};
+	struct place p;
+	struct pattern pat, other;
+	struct reopening r = {.p = &p, .pat = &pat};
+	struct mc_residency res;
+	struct mc_file *f, *o;
+
+	place_make(&p);
+	pat = make_pattern(&p, "a", 2 * MIB);
+	other = make_pattern(&p, "b", 24 * MIB);
+	place_open(&p, 8 * MIB, 0);
+	r.inner = pattern_source(&pat);
+	r.base = (struct mc_source){.ops = &ops, .id = r.inner->id};
+	ck_assert_int_eq(mc_store_file_get(p.store, &r.base, &f), 0);
+	ck_assert_int_eq(read_check(f, &pat, 0, 100), 0);
+	o = file_open(&p, &other);
+	do {
+		read_whole(o, &other);
+		mc_file_residency(f, &res);
+	} while (res.dram > 0);
+	mc_file_put(f);
+	ck_assert_ptr_nonnull(r.again);
+	read_whole(r.again, &pat);
+	mc_file_put(r.again);
+	mc_file_put(o);
+	ck_assert_int_eq(pattern_live, 0);
+	place_close(&p, false);
+	place_remove(&p);
+}
+END_TEST
+
+SUITE_MAIN("store", a_file_opened_again_while_it_leaves_keeps_its_bytes,
+	derived_blocks_are_gathered_and_their_sources_fetched_once,
 	any_range_reads_right_and_again_from_memory, sixteen_readers_cost_the_remote_one_copy,
 	sixty_four_readers_of_three_times_the_memory_stay_within_it,
 	what_left_memory_is_read_from_nvme_not_from_the_remote,

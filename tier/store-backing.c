@@ -52,7 +52,9 @@ static uint64_t data_blocks(struct mc_file *f)
 static bool take_locked(struct mc_store *s, struct mc_file *f, enum mc_tier tier, uint64_t capacity)
 	MC_REQUIRES(s->lock)
 {
-
+	/* An eviction that has begun may punch until the client's open is seen by its lease. */
+	if (tier == MC_TIER_NVME && f->evicting_runs > 0)
+		return false;
 	if (f->backing[tier] == 0) {
 		if (s->backing_bytes[tier] + f->id.size > capacity / 4 * 3)
 			return false;

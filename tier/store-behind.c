@@ -6,6 +6,7 @@
  * (store-evict.c), and a tier that is full makes room first. A block NVMe refuses is served from
  * DRAM and the remote all the same.
  */
+#include "tier/image-name.h"
 #include "tier/store-impl.h"
 
 #include <errno.h>
@@ -80,7 +81,7 @@ static bool take_locked(struct mc_store *s, struct behind *b, uint64_t block) MC
 	if (run == NULL || run->evicting)
 		return false;
 	if (!mc_policy_linked(&run->entry))
-		mc_policy_insert(s->nvme_policy, &run->entry, mc_file_hash(&f->id) + run->index,
+		mc_policy_insert(s->nvme_policy, &run->entry, mc_file_id_hash(&f->id) + run->index,
 			MC_RUN_BLOCKS * MC_BLOCK_SIZE);
 	run->pins++;
 	p->pins++;

@@ -168,11 +168,13 @@ uint64_t mc_evict_nvme(struct mc_store *s)
 		}
 		run = mc_run_of(e);
 		run->evicting = true;
+		run->file->evicting_runs++;
 		f = mc_file_ref_locked(s, run->file);
 		mc_mutex_unlock(&s->lock);
 		freed = mc_nvme_evict(f->nvme, (uint64_t)run->index << MC_RUN_SHIFT, MC_RUN_BLOCKS);
 		mc_mutex_lock(&s->lock);
 		run->evicting = false;
+		f->evicting_runs--;
 		if (freed < 0) {
 			f->held_until_ns[MC_TIER_NVME] = mc_now_ns() + HELD_NS;
 		} else {

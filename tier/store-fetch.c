@@ -9,6 +9,7 @@
 #include "tier/store-impl.h"
 
 #include "tier/cleanup.h"
+#include "tier/image-name.h"
 #include "tier/store-gather.h"
 
 #include <assert.h>
@@ -177,13 +178,6 @@ static int ensure_image(struct mc_file *f)
 	return 0;
 }
 
-static uint64_t pair_weight(const struct mc_pair *p)
-{
-	uint64_t left = p->file->id.size - ((uint64_t)p->index << MC_PAIR_SHIFT);
-
-	return left < 1u << MC_PAIR_SHIFT ? left : 1u << MC_PAIR_SHIFT;
-}
-
 /* Memory for the block. 0; -EAGAIN nothing could be evicted now; other errors are final. */
 static int take_memory(struct mc_store *s, struct mc_job *job)
 {
@@ -203,7 +197,8 @@ static int take_memory(struct mc_store *s, struct mc_job *job)
 	mc_mutex_lock(&s->lock);
 	if (!mc_policy_linked(&job->pair->entry))
 		mc_policy_insert_ahead(s->dram_policy, &job->pair->entry,
-			mc_file_hash(&job->file->id) + job->pair->index, pair_weight(job->pair));
+			mc_file_id_hash(&job->file->id) + job->pair->index,
+			mc_pair_weight(job->pair));
 	mc_mutex_unlock(&s->lock);
 	return 0;
 }

@@ -4,6 +4,7 @@
  * A file stays in the table while it is referenced or holds memory or disk (pairs, runs); its
  * source only while it is referenced, so an unused checkpoint's manifest can go.
  */
+#include "tier/image-name.h"
 #include "tier/store-impl.h"
 
 #include <assert.h>
@@ -12,25 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t mc_file_hash(const struct mc_file_id *id)
-{
-	uint64_t h;
-
-	memcpy(&h, id->digest, sizeof(h));
-	return h ^ (id->size * UINT64_C(0x9e3779b97f4a7c15));
-}
-
-static bool id_equal(const struct mc_file_id *a, const struct mc_file_id *b)
-{
-	return a->size == b->size && memcmp(a->digest, b->digest, sizeof(a->digest)) == 0;
-}
-
 static struct mc_file *find_locked(struct mc_store *s, const struct mc_file_id *id)
 	MC_REQUIRES(s->lock)
 {
-	struct mc_file *f = s->hash[mc_file_hash(id) & (s->hash_size - 1)];
+	struct mc_file *f = s->hash[mc_file_id_hash(id) & (s->hash_size - 1)];
 
-	while (f != NULL && !id_equal(&f->id, id))
+	while (f != NULL && !mc_file_id_equal(&f->id, id))
 		f = f->hash_next;
 	return f;
 }
@@ -51,7 +39,7 @@ static void grow_locked(struct mc_store *s) MC_REQUIRES(s->lock)
 
 		while (f != NULL) {
 			struct mc_file *next = f->hash_next;
-			size_t slot = mc_file_hash(&f->id) & (size - 1);
+			size_t slot = mc_file_id_hash(&f->id) & (size - 1);
 
 			f->hash_next = bigger[slot];
 			bigger[slot] = f;
@@ -89,7 +77,7 @@ static void insert_locked(struct mc_store *s, struct mc_file *f) MC_REQUIRES(s->
 	struct mc_file **slot;
 
 	grow_locked(s);
-	slot = &s->hash[mc_file_hash(&f->id) & (s->hash_size - 1)];
+	slot = &s->hash[mc_file_id_hash(&f->id) & (s->hash_size - 1)];
 	f->hash_next = *slot;
 	*slot = f;
 	s->n_files++;
@@ -97,7 +85,7 @@ static void insert_locked(struct mc_store *s, struct mc_file *f) MC_REQUIRES(s->
 
 static void unlink_locked(struct mc_store *s, struct mc_file *f) MC_REQUIRES(s->lock)
 {
-	struct mc_file **slot = &s->hash[mc_file_hash(&f->id) & (s->hash_size - 1)];
+	struct mc_file **slot = &s->hash[mc_file_id_hash(&f->id) & (s->hash_size - 1)];
 
 	while (*slot != f)
 		slot = &(*slot)->hash_next;
@@ -105,22 +93,32 @@ static void unlink_locked(struct mc_store *s, struct mc_file *f) MC_REQUIRES(s->
 	s->n_files--;
 }
 
-/* drop: the images hold nothing any more. */
-static void file_free(struct mc_file *f, bool drop)
+static void file_free(struct mc_file *f)
 {
-	if (f->dram != NULL) {
-		if (drop)
-			mc_dram_drop(f->dram);
+	if (f->dram != NULL)
 		mc_dram_image_put(f->dram);
-	}
-	if (f->nvme != NULL) {
-		if (drop && mc_nvme_present_blocks(f->nvme) == 0)
-			mc_nvme_drop(f->nvme);
+	if (f->nvme != NULL)
 		mc_nvme_image_put(f->nvme);
-	}
 	free(f->pairs);
 	free(f->runs);
 	free(f);
+}
+
+/* Takes the file out of the table; who asks for it meanwhile waits, lest its images be dropped
+ * under the feet of a new one of that identity. */
+static void leave(struct mc_file *f)
+{
+	struct mc_store *s = f->store;
+
+	if (f->dram != NULL)
+		mc_dram_drop(f->dram);
+	if (f->nvme != NULL && mc_nvme_present_blocks(f->nvme) == 0)
+		mc_nvme_drop(f->nvme);
+	mc_mutex_lock(&s->lock);
+	unlink_locked(s, f);
+	mc_cond_broadcast(&s->left);
+	mc_mutex_unlock(&s->lock);
+	file_free(f);
 }
 
 struct mc_file *mc_file_ref_locked(struct mc_store *s, struct mc_file *f)
@@ -143,53 +141,57 @@ void mc_file_put(struct mc_file *f)
 {
 	struct mc_store *s = f->store;
 	struct mc_source *src = NULL;
-	bool gone = false;
+	bool leaving = false;
 
 	mc_mutex_lock(&s->lock);
 	assert(f->refs > 0);
 	if (--f->refs == 0) {
 		src = f->src;
 		f->src = NULL;
-		gone = f->n_pairs == 0 && f->n_runs == 0;
-		if (gone)
-			unlink_locked(s, f);
+		f->leaving = f->n_pairs == 0 && f->n_runs == 0;
+		leaving = f->leaving;
 	}
 	mc_mutex_unlock(&s->lock);
+	if (leaving)
+		leave(f);
 	if (src != NULL)
 		src->ops->release(src);
-	if (gone)
-		file_free(f, true);
+}
+
+static struct mc_file *find_or_make_locked(struct mc_store *s, const struct mc_file_id *id)
+	MC_REQUIRES(s->lock)
+{
+	struct mc_file *f;
+
+	while ((f = find_locked(s, id)) != NULL && f->leaving)
+		mc_cond_wait(&s->left, &s->lock);
+	if (f != NULL)
+		return f;
+	f = file_new(s, id);
+	if (f != NULL)
+		insert_locked(s, f);
+	return f;
 }
 
 int mc_store_file_get(struct mc_store *s, struct mc_source *src, struct mc_file **ret)
 {
-	struct mc_file *fresh = file_new(s, &src->id);
 	struct mc_file *f;
 
 	assert(src->id.size > 0);
-	if (fresh == NULL) {
-		src->ops->release(src);
-		return -ENOMEM;
-	}
 	mc_mutex_lock(&s->lock);
-	f = find_locked(s, &src->id);
-	if (f == NULL) {
-		f = fresh;
-		fresh = NULL;
-		insert_locked(s, f);
-	}
-	mc_file_ref_locked(s, f);
-	if (f->src == NULL) {
-		f->src = src;
-		src = NULL;
+	f = find_or_make_locked(s, &src->id);
+	if (f != NULL) {
+		mc_file_ref_locked(s, f);
+		if (f->src == NULL) {
+			f->src = src;
+			src = NULL;
+		}
 	}
 	mc_mutex_unlock(&s->lock);
 	if (src != NULL)
 		src->ops->release(src);
-	if (fresh != NULL)
-		file_free(fresh, false);
 	*ret = f;
-	return 0;
+	return f != NULL ? 0 : -ENOMEM;
 }
 
 const struct mc_file_id *mc_file_id(const struct mc_file *f)
@@ -258,28 +260,12 @@ bool mc_file_block_is_hole(const struct mc_file *f, uint64_t block)
 	return start >= off + mc_block_len(f->id.size, block);
 }
 
-/* Bytes of the pair as the policy weighs them. */
-static uint64_t pair_bytes(const struct mc_file *f, uint64_t index)
-{
-	uint64_t left = f->id.size - (index << MC_PAIR_SHIFT);
-
-	return left < 1u << MC_PAIR_SHIFT ? left : 1u << MC_PAIR_SHIFT;
-}
-
 static struct mc_file *adopt_file(struct mc_store *s, const struct mc_file_id *id)
 {
 	struct mc_file *f;
 
 	mc_mutex_lock(&s->lock);
-	f = find_locked(s, id);
-	mc_mutex_unlock(&s->lock);
-	if (f != NULL)
-		return f;
-	f = file_new(s, id);
-	if (f == NULL)
-		return NULL;
-	mc_mutex_lock(&s->lock);
-	insert_locked(s, f);
+	f = find_or_make_locked(s, id);
 	mc_mutex_unlock(&s->lock);
 	return f;
 }
@@ -306,7 +292,7 @@ int mc_file_adopt_dram(struct mc_store *s, const struct mc_file_id *id)
 			f->n_valid++;
 			if (!mc_policy_linked(&p->entry))
 				mc_policy_insert(s->dram_policy, &p->entry,
-					mc_file_hash(id) + p->index, pair_bytes(f, p->index));
+					mc_file_id_hash(id) + p->index, mc_pair_weight(p));
 		}
 		mc_mutex_unlock(&s->lock);
 		if (p == NULL)
@@ -338,7 +324,7 @@ int mc_file_adopt_nvme(struct mc_store *s, const struct mc_file_id *id)
 				f->pairs[b >> 1]->blk[b & 1].behind = MC_BEHIND_DONE;
 			if (!mc_policy_linked(&run->entry))
 				mc_policy_insert(s->nvme_policy, &run->entry,
-					mc_file_hash(id) + run->index,
+					mc_file_id_hash(id) + run->index,
 					MC_RUN_BLOCKS * MC_BLOCK_SIZE);
 		}
 		mc_mutex_unlock(&s->lock);
@@ -362,7 +348,7 @@ void mc_file_free_all(struct mc_store *s)
 				free(f->pairs[p]);
 			for (uint64_t r = 0; r <= f->blocks >> MC_RUN_SHIFT; r++)
 				free(f->runs[r]);
-			file_free(f, false);
+			file_free(f);
 			f = next;
 		}
 		s->hash[i] = NULL;

@@ -80,6 +80,7 @@ struct mc_file {
 	struct mc_file_id id;
 	struct mc_source *src; /* owned while refs > 0; set once per period of use */
 	uint64_t refs;
+	bool leaving; /* out of the table in a moment; nobody takes a reference any more */
 	uint64_t blocks;
 	struct mc_pair **pairs;   /* [(blocks + 1) / 2], owned */
 	struct mc_run **runs;     /* [blocks / 8 rounded up], owned */
@@ -88,6 +89,7 @@ struct mc_file {
 	uint64_t data_blocks; /* blocks that are not wholly hole; UINT64_MAX = not counted yet */
 	struct mc_dram_image *dram; /* owned, NULL until needed */
 	struct mc_nvme_image *nvme; /* owned, NULL until needed */
+	uint32_t evicting_runs;     /* under way in NVMe */
 	uint32_t backing[2];        /* passthrough openers, by enum mc_tier */
 	uint64_t held_until_ns[2];  /* the kernel still held the image then */
 	struct mc_work verify_work; /* on store->verify while verify_queued */
@@ -103,6 +105,7 @@ struct mc_store {
 	struct mc_mutex lock;
 	struct mc_cond wake;        /* workers */
 	struct mc_cond tick;        /* the maintenance thread */
+	struct mc_cond left;        /* a file has left the table */
 	struct mc_mutex event_lock; /* a leaf: guards limits */
 	struct mc_event_limit {
 		const char *event; /* a literal; NULL: not used yet */
@@ -148,6 +151,14 @@ static inline struct mc_run *mc_run_of(struct mc_policy_entry *e)
 	return (struct mc_run *)((char *)e - offsetof(struct mc_run, entry));
 }
 
+/* Bytes of the pair as the policy weighs them. */
+static inline uint64_t mc_pair_weight(const struct mc_pair *p)
+{
+	uint64_t left = p->file->id.size - ((uint64_t)p->index << MC_PAIR_SHIFT);
+
+	return left < UINT64_C(1) << MC_PAIR_SHIFT ? left : UINT64_C(1) << MC_PAIR_SHIFT;
+}
+
 /* store.c */
 void mc_queue_push(struct mc_queue *q, struct mc_work *w);
 void mc_queue_take(struct mc_queue *q, struct mc_work *w);
@@ -171,7 +182,6 @@ void mc_event_remote(
 	struct mc_store *s, const struct mc_file *f, uint64_t block, const char *object, int res);
 
 /* store-file.c */
-uint64_t mc_file_hash(const struct mc_file_id *id);
 int mc_file_adopt_dram(struct mc_store *s, const struct mc_file_id *id);
 int mc_file_adopt_nvme(struct mc_store *s, const struct mc_file_id *id);
 /* The pair or run of a block, made when missing; NULL: no memory. */

@@ -321,6 +321,7 @@ static void store_free(struct mc_store *s, bool keep_dram)
 	free(s->hash);
 	if (s->zeros != NULL)
 		munmap(s->zeros, MC_BLOCK_SIZE);
+	mc_cond_done(&s->left);
 	mc_cond_done(&s->tick);
 	mc_cond_done(&s->wake);
 	mc_mutex_done(&s->lock);
@@ -370,6 +371,7 @@ int mc_store_open(const struct mc_store_opts *opts, struct mc_store **ret, struc
 	mc_mutex_init(&s->event_lock);
 	mc_cond_init(&s->wake);
 	mc_cond_init(&s->tick);
+	mc_cond_init(&s->left);
 	s->opts = *opts;
 	set_bounds(s);
 	s->hash_size = 1024;
