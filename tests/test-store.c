@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -702,13 +703,72 @@ START_TEST(a_file_opened_again_while_it_leaves_keeps_its_bytes)
 	read_whole(r.again, &pat);
 	mc_file_put(r.again);
 	mc_file_put(o);
-	ck_assert_int_eq(pattern_live, 0);
 	place_close(&p, false);
+	ck_assert_int_eq(pattern_live, 0);
 	place_remove(&p);
 }
 END_TEST
 
-SUITE_MAIN("store", a_file_opened_again_while_it_leaves_keeps_its_bytes,
+static void limit_files(rlim_t n, struct rlimit *ret_old)
+{
+	struct rlimit l;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &l), 0);
+	*ret_old = l;
+	l.rlim_cur = n;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &l), 0);
+}
+
+/* Each file is opened, read, closed; then all once more. The remote's bytes afterwards. */
+static uint64_t read_many(struct place *p, struct pattern *pat, char (*names)[8], int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct mc_file *f;
+
+		snprintf(names[i], sizeof(names[i]), "%c%03d", 'a' + i % 26, i);
+		pat[i] = (struct pattern){.dir = p->remote_dir,
+			.name = names[i],
+			.size = 5000,
+			.bad_block = UINT64_MAX};
+		pattern_write(&pat[i]);
+		f = file_open(p, &pat[i]);
+		ck_assert_int_eq(read_check(f, &pat[i], 0, 5000), 0);
+		mc_file_put(f);
+	}
+	for (int i = 0; i < n; i++) {
+		struct mc_file *f = file_open(p, &pat[i]);
+
+		ck_assert_int_eq(read_check(f, &pat[i], 0, 5000), 0);
+		mc_file_put(f);
+	}
+	return stats(p).fetched_bytes;
+}
+
+START_TEST(more_files_are_resident_than_descriptors_allowed)
+{
+	enum { N = 900 };
+	static struct pattern pat[N];
+	static char names[N][8];
+	struct place p;
+	struct rlimit old;
+
+	place_make(&p);
+	limit_files(800, &old);
+	place_open(&p, 64 * MIB, 64 * MIB);
+	ck_assert_uint_eq(read_many(&p, pat, names, N), N * 5000);
+	ck_assert_uint_eq(stats(&p).nvme.errors, 0);
+	ck_assert_uint_eq(stats(&p).behind_skipped, 0);
+	place_close(&p, true);
+	place_open(&p, 64 * MIB, 64 * MIB); /* adopts them all */
+	ck_assert_uint_eq(read_many(&p, pat, names, N), 0);
+	place_close(&p, false);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
+	place_remove(&p);
+}
+END_TEST
+
+SUITE_MAIN("store", more_files_are_resident_than_descriptors_allowed,
+	a_file_opened_again_while_it_leaves_keeps_its_bytes,
 	derived_blocks_are_gathered_and_their_sources_fetched_once,
 	any_range_reads_right_and_again_from_memory, sixteen_readers_cost_the_remote_one_copy,
 	sixty_four_readers_of_three_times_the_memory_stay_within_it,

@@ -1,7 +1,7 @@
 /*
  * The committer: one thread that makes written blocks durable and present, in groups.
  *
- * A group is committed when 64 MiB are pending, the oldest is commit_ms old, or somebody syncs:
+ * A group is committed when 64 blocks are pending, the oldest is commit_ms old, or somebody syncs:
  *   1. the files' sizes and data (ftruncate after a padded tail, fdatasync)
  *   2. the directory entries of new files
  *   3. the BLOCKS records, one journal commit
@@ -21,14 +21,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GROUP_BYTES (UINT64_C(64) << 20)
-
 /* ---- a group */
 
 struct group {
 	struct mc_nvme_pending *blocks; /* owned, sorted by image and block */
 	size_t n;
-	uint64_t bytes;
 	struct sync *syncs; /* owned, one for each image */
 	size_t n_syncs;
 	int error; /* the first */
@@ -286,7 +283,7 @@ static int commit_group(struct mc_nvme *n, struct group *g)
 
 static bool due_locked(const struct mc_nvme *n, uint64_t now)
 {
-	return n->sync_wanted > n->sync_done || n->pending_bytes >= GROUP_BYTES || n->log_dirty ||
+	return n->sync_wanted > n->sync_done || n->n_fresh >= MC_NVME_GROUP || n->log_dirty ||
 		(n->oldest_ns != 0 && now - n->oldest_ns >= n->commit_ms * UINT64_C(1000000)) ||
 		(n->bypassed && now >= n->probe_at_ns);
 }
@@ -305,10 +302,22 @@ static void wait_locked(struct mc_nvme *n) MC_REQUIRES(n->lock)
 		mc_cond_wait_until(&n->work, &n->lock, until);
 }
 
+/* Writes that waited because too much was pending. */
+static void tell_writers(struct group *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		struct mc_nvme_op *op = g->blocks[i].op;
+
+		g->blocks[i].op = NULL;
+		if (op != NULL)
+			op->done(op, 0);
+	}
+}
+
 /* Takes what is pending and returns with the lock released and taken again. */
 static void round_locked(struct mc_nvme *n) MC_REQUIRES(n->lock)
 {
-	struct group g = {.blocks = n->pending, .n = n->n_pending, .bytes = n->pending_bytes};
+	struct group g = {.blocks = n->pending, .n = n->n_pending};
 	uint64_t syncs = n->sync_wanted;
 	bool log = n->log_dirty, must_probe = n->bypassed && mc_now_ns() >= n->probe_at_ns;
 	int r = 0;
@@ -322,10 +331,11 @@ static void round_locked(struct mc_nvme *n) MC_REQUIRES(n->lock)
 	}
 	n->cap_pending = n->writing;
 	n->n_pending = 0;
-	n->pending_bytes = 0;
+	n->n_fresh = 0;
 	n->oldest_ns = 0;
 	n->log_dirty = false;
 	mc_mutex_unlock(&n->lock);
+	tell_writers(&g);
 	if (must_probe)
 		mc_nvme_probe(n);
 	if (g.n > 0)

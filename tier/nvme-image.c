@@ -155,6 +155,8 @@ int mc_nvme_image_get(
 		mc_nvme_image_put(img);
 		if (r == -ENOSPC || r == -EDQUOT)
 			return -ENOSPC;
+		if (r == -EMFILE || r == -ENFILE)
+			return r; /* our lack, not the disk's */
 		mc_nvme_failed(n);
 		return -EIO;
 	}

@@ -31,6 +31,8 @@
 #include "tier/uring.h"
 
 #define MC_NVME_BUCKETS 16384
+/* Blocks pending: then a group is committed, and writes wait for that. Each keeps its file open. */
+#define MC_NVME_GROUP 64
 #define MC_NVME_ALIGN 4096u /* bytes: O_DIRECT transfers, and the unit of space */
 
 struct mc_nvme_image {
@@ -64,6 +66,7 @@ struct mc_nvme_image {
 struct mc_nvme_pending {
 	struct mc_nvme_image *img; /* one reference */
 	uint64_t block;
+	struct mc_nvme_op *op; /* told when its group is taken; NULL = told already */
 };
 
 struct mc_nvme {
@@ -95,12 +98,12 @@ struct mc_nvme {
 	struct mc_nvme_pending *pending; /* owned: written, not yet journalled */
 	size_t n_pending, cap_pending;   /* room for every write in flight is kept */
 	size_t writing;                  /* writes in flight */
-	uint64_t pending_bytes;
-	uint64_t oldest_ns;   /* when the first pending one was written; 0 = none */
-	bool log_dirty;       /* records without a waiter were appended */
-	unsigned epoch;       /* writes belong to the epoch of their submission */
-	unsigned in_epoch[2]; /* writes in flight of each */
-	bool sync_busy;       /* one mc_nvme_sync at a time */
+	size_t n_fresh;                  /* of them, written since the last group was taken */
+	uint64_t oldest_ns;              /* when the first pending one was written; 0 = none */
+	bool log_dirty;                  /* records without a waiter were appended */
+	unsigned epoch;                  /* writes belong to the epoch of their submission */
+	unsigned in_epoch[2];            /* writes in flight of each */
+	bool sync_busy;                  /* one mc_nvme_sync at a time */
 	uint64_t sync_wanted, sync_done;
 	int sync_error; /* of groups since the last sync returned */
 

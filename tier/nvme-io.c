@@ -235,6 +235,7 @@ static void write_done(struct mc_uring_req *req, int64_t res)
 	struct mc_nvme_op *op = t->op;
 	struct mc_nvme_image *img = op->img;
 	struct mc_nvme *n = img->nvme;
+	bool late = false;
 	int r = 0;
 
 	if (res < 0) {
@@ -244,9 +245,10 @@ static void write_done(struct mc_uring_req *req, int64_t res)
 		undo_write(n, t);
 	} else {
 		mc_mutex_lock(&n->lock);
-		n->pending[n->n_pending++] =
-			(struct mc_nvme_pending){.img = img, .block = op->block};
-		n->pending_bytes += t->req.len;
+		late = n->n_pending >= MC_NVME_GROUP;
+		n->pending[n->n_pending++] = (struct mc_nvme_pending){
+			.img = img, .block = op->block, .op = late ? op : NULL};
+		n->n_fresh++;
 		n->stats.bytes_written += t->req.len;
 		if (n->oldest_ns == 0)
 			n->oldest_ns = mc_now_ns();
@@ -255,7 +257,8 @@ static void write_done(struct mc_uring_req *req, int64_t res)
 		mc_mutex_unlock(&n->lock);
 	}
 	free(t);
-	op->done(op, r);
+	if (!late)
+		op->done(op, r);
 }
 
 void mc_nvme_write(struct mc_nvme_op *op)

@@ -36,31 +36,6 @@ static void written(struct mc_nvme_op *op, int res)
 	mc_store_post(b->file->store, &b->work);
 }
 
-static int ensure_image(struct mc_file *f)
-{
-	struct mc_store *s = f->store;
-	struct mc_nvme_image *img;
-	bool have;
-	int r;
-
-	mc_mutex_lock(&s->lock);
-	have = f->nvme != NULL;
-	mc_mutex_unlock(&s->lock);
-	if (have)
-		return 0;
-	r = mc_nvme_image_get(s->nvme, &f->id, true, &img);
-	if (r < 0)
-		return r;
-	mc_mutex_lock(&s->lock);
-	have = f->nvme != NULL;
-	if (!have)
-		f->nvme = img;
-	mc_mutex_unlock(&s->lock);
-	if (have)
-		mc_nvme_image_put(img);
-	return 0;
-}
-
 /* Pins what the write needs; false when the block is gone, on its way already, or the backlog full.
  */
 static bool take_locked(struct mc_store *s, struct behind *b, uint64_t block) MC_REQUIRES(s->lock)
@@ -96,7 +71,7 @@ void mc_behind_start(struct mc_file *f, uint64_t block)
 {
 	struct mc_store *s = f->store;
 	struct behind *b = calloc(1, sizeof(*b));
-	bool ok = b != NULL && ensure_image(f) == 0;
+	bool ok = b != NULL && mc_file_images_open(f) == 0 && mc_file_nvme_open(f, true) == 0;
 
 	if (!ok) {
 		free(b);

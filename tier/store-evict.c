@@ -110,13 +110,35 @@ static void settle_locked(struct mc_store *s, struct mc_pair *p, int64_t freed,
 		mc_pair_free_locked(s, p);
 }
 
+/* A victim whose image was closed: open it and look for a victim anew. */
+static void open_victim(struct mc_store *s, struct mc_file *f, bool empty)
+{
+	int r = mc_file_dram_open(f, empty);
+
+	if (r < 0) {
+		mc_mutex_lock(&s->lock);
+		f->held_until_ns[MC_TIER_DRAM] = mc_now_ns() + HELD_NS;
+		mc_mutex_unlock(&s->lock);
+	}
+	mc_file_put(f);
+}
+
+static void demote_and_put(struct mc_file *f, uint64_t pair, unsigned mask)
+{
+	for (unsigned i = 0; i < 2; i++)
+		if (mask & 1u << i)
+			mc_behind_start(f, 2 * pair + i);
+	mc_file_put(f);
+}
+
 uint64_t mc_evict_dram(struct mc_store *s)
 {
 	for (unsigned tries = 0; tries < SCAN; tries++) {
 		struct mc_file_wait *ready = NULL;
 		struct mc_pair *p;
 		struct mc_file *f;
-		unsigned demote;
+		unsigned demote = 0;
+		bool closed, empty;
 		uint64_t index;
 		int64_t freed;
 
@@ -127,16 +149,19 @@ uint64_t mc_evict_dram(struct mc_store *s)
 			return 0;
 		}
 		index = p->index;
-		demote = tries < MAX_DEMOTIONS ? to_demote_locked(s, p) : 0;
 		f = mc_file_ref_locked(s, p->file);
-		if (demote == 0)
+		closed = f->dram == NULL;
+		empty = f->n_valid == 0;
+		if (!closed && tries < MAX_DEMOTIONS)
+			demote = to_demote_locked(s, p);
+		if (!closed && demote == 0)
 			mark_evicting_locked(s, p);
 		mc_mutex_unlock(&s->lock);
-		if (demote != 0) {
-			for (unsigned i = 0; i < 2; i++)
-				if (demote & 1u << i)
-					mc_behind_start(f, 2 * index + i);
-			mc_file_put(f);
+		if (closed || demote != 0) {
+			if (closed)
+				open_victim(s, f, empty);
+			else
+				demote_and_put(f, index, demote);
 			continue;
 		}
 		freed = mc_dram_punch(f->dram, index);
@@ -171,7 +196,12 @@ uint64_t mc_evict_nvme(struct mc_store *s)
 		run->file->evicting_runs++;
 		f = mc_file_ref_locked(s, run->file);
 		mc_mutex_unlock(&s->lock);
-		freed = mc_nvme_evict(f->nvme, (uint64_t)run->index << MC_RUN_SHIFT, MC_RUN_BLOCKS);
+		freed = mc_file_nvme_open(f, false);
+		if (freed == 0)
+			freed = mc_nvme_evict(
+				f->nvme, (uint64_t)run->index << MC_RUN_SHIFT, MC_RUN_BLOCKS);
+		else if (freed == -ENOENT)
+			freed = 0; /* nothing was ever written */
 		mc_mutex_lock(&s->lock);
 		run->evicting = false;
 		f->evicting_runs--;

@@ -152,46 +152,22 @@ static void job_end(struct mc_store *s, struct mc_job *job, int res)
 	job_free(job);
 }
 
-/* The file's DRAM image, made by the first job. */
-static int ensure_image(struct mc_file *f)
-{
-	struct mc_store *s = f->store;
-	struct mc_dram_image *img;
-	bool have;
-	int r;
-
-	mc_mutex_lock(&s->lock);
-	have = f->dram != NULL;
-	mc_mutex_unlock(&s->lock);
-	if (have)
-		return 0;
-	r = mc_dram_image_get(s->dram, &f->id, true, &img);
-	if (r < 0)
-		return r;
-	mc_mutex_lock(&s->lock);
-	have = f->dram != NULL;
-	if (!have)
-		f->dram = img;
-	mc_mutex_unlock(&s->lock);
-	if (have)
-		mc_dram_image_put(img);
-	return 0;
-}
-
 /* Memory for the block. 0; -EAGAIN nothing could be evicted now; other errors are final. */
 static int take_memory(struct mc_store *s, struct mc_job *job)
 {
-	int r = ensure_image(job->file);
+	int r;
 
-	if (r < 0)
-		return r;
 	for (;;) {
-		r = mc_dram_reserve(job->file->dram, job->block);
+		r = mc_file_dram_open(job->file, true);
+		if (r == 0)
+			r = mc_dram_reserve(job->file->dram, job->block);
 		if (r != -ENOSPC)
 			break;
 		if (mc_evict_dram(s) == 0)
 			return -EAGAIN;
 	}
+	if (r == -EMFILE || r == -ENFILE)
+		return -EAGAIN; /* files that go idle give descriptors back */
 	if (r < 0)
 		return r;
 	mc_mutex_lock(&s->lock);
@@ -247,7 +223,7 @@ static bool nvme_take(struct mc_store *s, struct mc_job *job)
 	mc_mutex_unlock(&s->lock);
 	if (run == NULL)
 		return false;
-	if (mc_nvme_present(f->nvme, job->block)) {
+	if (mc_file_nvme_open(f, false) == 0 && mc_nvme_present(f->nvme, job->block)) {
 		job->run = run;
 		return true;
 	}

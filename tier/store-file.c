@@ -123,7 +123,8 @@ static void leave(struct mc_file *f)
 
 struct mc_file *mc_file_ref_locked(struct mc_store *s, struct mc_file *f)
 {
-	f->refs++;
+	if (f->refs++ == 0 && f->idle.on != NULL)
+		mc_queue_take(&s->idle, &f->idle);
 	return f;
 }
 
@@ -141,6 +142,7 @@ void mc_file_put(struct mc_file *f)
 {
 	struct mc_store *s = f->store;
 	struct mc_source *src = NULL;
+	struct mc_images closing = {0};
 	bool leaving = false;
 
 	mc_mutex_lock(&s->lock);
@@ -150,10 +152,13 @@ void mc_file_put(struct mc_file *f)
 		f->src = NULL;
 		f->leaving = f->n_pairs == 0 && f->n_runs == 0;
 		leaving = f->leaving;
+		if (!leaving)
+			mc_file_idle_locked(s, f, &closing);
 	}
 	mc_mutex_unlock(&s->lock);
 	if (leaving)
 		leave(f);
+	mc_images_close(&closing);
 	if (src != NULL)
 		src->ops->release(src);
 }
@@ -176,6 +181,7 @@ static struct mc_file *find_or_make_locked(struct mc_store *s, const struct mc_f
 int mc_store_file_get(struct mc_store *s, struct mc_source *src, struct mc_file **ret)
 {
 	struct mc_file *f;
+	int r;
 
 	assert(src->id.size > 0);
 	mc_mutex_lock(&s->lock);
@@ -190,8 +196,11 @@ int mc_store_file_get(struct mc_store *s, struct mc_source *src, struct mc_file 
 	mc_mutex_unlock(&s->lock);
 	if (src != NULL)
 		src->ops->release(src);
+	r = f != NULL ? mc_file_images_open(f) : -ENOMEM;
+	if (r < 0 && f != NULL)
+		mc_file_put(f);
 	*ret = f;
-	return f != NULL ? 0 : -ENOMEM;
+	return r;
 }
 
 const struct mc_file_id *mc_file_id(const struct mc_file *f)
@@ -260,12 +269,15 @@ bool mc_file_block_is_hole(const struct mc_file *f, uint64_t block)
 	return start >= off + mc_block_len(f->id.size, block);
 }
 
+/* The file of a recovered image; the reference is the caller's. */
 static struct mc_file *adopt_file(struct mc_store *s, const struct mc_file_id *id)
 {
 	struct mc_file *f;
 
 	mc_mutex_lock(&s->lock);
 	f = find_or_make_locked(s, id);
+	if (f != NULL)
+		mc_file_ref_locked(s, f);
 	mc_mutex_unlock(&s->lock);
 	return f;
 }
@@ -273,14 +285,9 @@ static struct mc_file *adopt_file(struct mc_store *s, const struct mc_file_id *i
 int mc_file_adopt_dram(struct mc_store *s, const struct mc_file_id *id)
 {
 	struct mc_file *f = adopt_file(s, id);
-	int r;
+	int r = f != NULL ? mc_file_dram_open(f, false) : -ENOMEM;
 
-	if (f == NULL)
-		return -ENOMEM;
-	r = mc_dram_image_get(s->dram, id, false, &f->dram);
-	if (r < 0)
-		return r;
-	for (uint64_t b = 0; b < f->blocks; b++) {
+	for (uint64_t b = 0; r == 0 && b < f->blocks; b++) {
 		struct mc_pair *p;
 
 		if (!mc_dram_present(f->dram, b))
@@ -296,22 +303,19 @@ int mc_file_adopt_dram(struct mc_store *s, const struct mc_file_id *id)
 		}
 		mc_mutex_unlock(&s->lock);
 		if (p == NULL)
-			return -ENOMEM;
+			r = -ENOMEM;
 	}
-	return 0;
+	if (f != NULL)
+		mc_file_put(f);
+	return r;
 }
 
 int mc_file_adopt_nvme(struct mc_store *s, const struct mc_file_id *id)
 {
 	struct mc_file *f = adopt_file(s, id);
-	int r;
+	int r = f != NULL ? mc_file_nvme_open(f, false) : -ENOMEM;
 
-	if (f == NULL)
-		return -ENOMEM;
-	r = mc_nvme_image_get(s->nvme, id, false, &f->nvme);
-	if (r < 0)
-		return r;
-	for (uint64_t b = 0; b < f->blocks; b++) {
+	for (uint64_t b = 0; r == 0 && b < f->blocks; b++) {
 		struct mc_run *run;
 
 		if (!mc_nvme_present(f->nvme, b))
@@ -329,9 +333,11 @@ int mc_file_adopt_nvme(struct mc_store *s, const struct mc_file_id *id)
 		}
 		mc_mutex_unlock(&s->lock);
 		if (run == NULL)
-			return -ENOMEM;
+			r = -ENOMEM;
 	}
-	return 0;
+	if (f != NULL)
+		mc_file_put(f);
+	return r;
 }
 
 /* At close: nothing runs any more. */

@@ -87,8 +87,9 @@ struct mc_file {
 	uint32_t n_pairs, n_runs; /* that exist */
 	uint64_t n_valid;         /* blocks VALID in DRAM */
 	uint64_t data_blocks; /* blocks that are not wholly hole; UINT64_MAX = not counted yet */
-	struct mc_dram_image *dram; /* owned, NULL until needed */
-	struct mc_nvme_image *nvme; /* owned, NULL until needed */
+	struct mc_dram_image *dram; /* owned, NULL until needed: see store-image.c */
+	struct mc_nvme_image *nvme; /* owned, likewise */
+	struct mc_work idle;        /* on store->idle: unreferenced, with an image open */
 	uint32_t evicting_runs;     /* under way in NVMe */
 	uint32_t backing[2];        /* passthrough openers, by enum mc_tier */
 	uint64_t held_until_ns[2];  /* the kernel still held the image then */
@@ -124,6 +125,7 @@ struct mc_store {
 	struct mc_queue derive;      /* jobs that synthesise a block from other files' blocks */
 	struct mc_queue no_room;     /* jobs waiting for memory */
 	struct mc_queue behind_todo; /* pairs whose blocks found the backlog full */
+	struct mc_queue idle;        /* files whose images may be closed, the oldest first */
 	struct mc_queue verify;      /* NVMe images to read through, for the maintenance thread */
 	unsigned sleeping;           /* workers with nothing to do */
 	unsigned in_flight;          /* jobs started and not finished, but for: */
@@ -135,7 +137,7 @@ struct mc_store {
 	struct mc_store_stats st;
 	atomic_uint posting; /* threads about to signal wake, without the lock */
 	/* Set at open. */
-	unsigned max_in_flight, max_gathering, max_prefetch, max_window, max_behind;
+	unsigned max_in_flight, max_gathering, max_prefetch, max_window, max_behind, max_idle;
 	unsigned n_workers;
 	pthread_t workers[4];
 	pthread_t keeper;
@@ -195,10 +197,27 @@ static inline struct mc_pair *mc_file_pair(const struct mc_file *f, uint64_t blo
 {
 	return f->pairs[block >> 1];
 }
+/* The first reference: mc_file_images_open follows before blocks are looked at. */
 struct mc_file *mc_file_ref_locked(struct mc_store *s, struct mc_file *f) MC_REQUIRES(s->lock);
 bool mc_file_block_is_hole(const struct mc_file *f, uint64_t block);
 /* Frees every file, at close. */
 void mc_file_free_all(struct mc_store *s);
+
+/* store-image.c */
+/* Opens the file's image, or makes it when create; the caller holds a reference of the file. */
+int mc_file_dram_open(struct mc_file *f, bool create) MC_EXCLUDES(f->store->lock);
+int mc_file_nvme_open(struct mc_file *f, bool create) MC_EXCLUDES(f->store->lock);
+/* Opens what the tiers hold of the file; fails when its VALID blocks cannot be reached. */
+int mc_file_images_open(struct mc_file *f) MC_EXCLUDES(f->store->lock);
+struct mc_images {
+	struct mc_dram_image *dram;
+	struct mc_nvme_image *nvme;
+};
+/* The last reference has gone: *ret is what to close now, of the file idle for longest. */
+void mc_file_idle_locked(struct mc_store *s, struct mc_file *f, struct mc_images *ret)
+	MC_REQUIRES(s->lock);
+void mc_images_close(const struct mc_images *im);
+unsigned mc_store_max_idle(void);
 
 /* store-read.c */
 /* A block came (or failed): moves the reads that wait for nothing else to *ret_ready. */

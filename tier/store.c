@@ -255,6 +255,7 @@ static void set_bounds(struct mc_store *s)
 	s->max_prefetch = 4 * s->max_in_flight;
 	s->max_window = eighth < 2 * s->max_in_flight ? (unsigned)eighth : 2 * s->max_in_flight;
 	s->max_behind = eighth < 4 ? 4 : eighth < 64 ? (unsigned)eighth : 64;
+	s->max_idle = mc_store_max_idle();
 	s->n_workers = s->opts.workers > 0 ? s->opts.workers : default_workers();
 	if (s->n_workers > 4)
 		s->n_workers = 4;
