@@ -76,6 +76,10 @@ int mc_kv_unlink(struct mc_kv *kv, const char *key);
 enum { MC_KV_NOREPLACE = 1 };
 int mc_kv_rename(struct mc_kv *kv, const char *from, const char *to, unsigned flags);
 
+/* Gives the version that key has now another mtime. [blocks] for the journal where the object was
+ * durable. -ENOENT, -EISDIR. */
+int mc_kv_set_mtime(struct mc_kv *kv, const char *key, const struct timespec *mtime);
+
 /* A put under way: a preallocated file in the DRAM tier that the client writes to directly. */
 struct mc_kv_writer;
 /* hint: bytes expected, 0 = unknown. -EAGAIN: no room below the dirty bound now; wait_room tells

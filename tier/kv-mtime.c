@@ -1,0 +1,49 @@
+/*
+ * Setting an object's mtime: tools that copy with times do so right after the close, hence before
+ * the object was flushed, and the flush takes the new one down. Of an object that lies further down
+ * already the new mtime is kept in memory, and in DRAM's record where it has one: the copies below
+ * keep the old.
+ */
+#include "tier/kv-impl.h"
+
+#include <string.h>
+
+int mc_kv_set_mtime(struct mc_kv *kv, const char *key, const struct timespec *mtime)
+{
+	struct kv_object *obj;
+	struct kv_gate gate;
+	uint64_t meta = 0;
+	int r = kv_key_check(key);
+
+	if (r < 0)
+		return r;
+	mc_mutex_lock(&kv->lock);
+	r = kv_ready_locked(kv);
+	if (r < 0) {
+		mc_mutex_unlock(&kv->lock);
+		return r;
+	}
+	kv_gate_enter_locked(kv, key, NULL, &gate);
+	obj = kv_index_find(kv->index, key);
+	if (obj == NULL)
+		r = kv_index_dir(kv->index, key, strlen(key)) != NULL ? -EISDIR : -ENOENT;
+	else
+		kv_settle_locked(kv, obj);
+	if (r == 0)
+		obj->mtime_ns = mtime->tv_sec * INT64_C(1000000000) + mtime->tv_nsec;
+	if (r == 0 && obj->res != NULL && obj->res->meta != 0) {
+		struct kv_res now = *obj->res;
+
+		mc_mutex_unlock(&kv->lock);
+		r = kv_meta_write(kv, obj, key, &now);
+		mc_mutex_lock(&kv->lock);
+		meta = r == 0 ? obj->res->meta : 0;
+		if (r == 0)
+			obj->res->meta = now.meta;
+	}
+	if (meta != 0)
+		kv_meta_clear(kv, meta);
+	kv_gate_leave_locked(kv, &gate);
+	mc_mutex_unlock(&kv->lock);
+	return r;
+}
