@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 struct mc_catalogue;
+struct mc_kv;
 struct mc_remote;
 struct mc_store;
 
@@ -17,6 +18,7 @@ struct mc_fs_opts {
 	struct mc_store *store; /* these three are borrowed until mc_fs_run returned */
 	struct mc_catalogue *catalogue;
 	struct mc_remote *remote;
+	struct mc_kv *kv;             /* borrowed likewise; NULL = no kv/ */
 	const char *fuse_options;     /* what follows -o, comma-separated; NULL = none */
 	bool no_passthrough;          /* serve everything through the daemon */
 	unsigned loop_threads;        /* 0 = online CPUs, at most 4 */

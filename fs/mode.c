@@ -96,10 +96,31 @@ static void backing_refused(struct mc_fs *fs, int error)
 			strerror(error), (unsigned long long)suppressed);
 }
 
+int mc_mode_backing_open(struct mc_fs *fs, int fd)
+{
+	struct backing_map map = {.fd = fd};
+	int id;
+
+	if (!atomic_load(&fs->features.passthrough))
+		return -EOPNOTSUPP;
+	id = ioctl(fuse_session_fd(fs->se), BACKING_OPEN, &map);
+	if (id > 0)
+		return id;
+	backing_refused(fs, id < 0 ? errno : ERANGE);
+	return -EOPNOTSUPP;
+}
+
+void mc_mode_backing_close(struct mc_fs *fs, int id)
+{
+	uint32_t arg = (uint32_t)id;
+
+	if (id > 0)
+		ioctl(fuse_session_fd(fs->se), BACKING_CLOSE, &arg);
+}
+
 /* Tries to make o a passthrough open; leaves it cached otherwise. */
 static void prepare_passthrough(struct mc_fs *fs, struct mc_opened *o)
 {
-	struct backing_map map = {0};
 	cleanup_close int fd = -1;
 	int id;
 
@@ -107,10 +128,8 @@ static void prepare_passthrough(struct mc_fs *fs, struct mc_opened *o)
 		return;
 	if (mc_file_backing_get(o->file, &fd, &o->tier) < 0)
 		return;
-	map.fd = fd;
-	id = ioctl(fuse_session_fd(fs->se), BACKING_OPEN, &map);
+	id = mc_mode_backing_open(fs, fd);
 	if (id <= 0) {
-		backing_refused(fs, id < 0 ? errno : ERANGE);
 		mc_file_backing_put(o->file, o->tier);
 		return;
 	}
@@ -123,9 +142,7 @@ static void opened_free(struct mc_fs *fs, struct mc_opened *o)
 	if (o == NULL)
 		return;
 	if (o->mode == MC_MODE_PASSTHROUGH) {
-		uint32_t id = (uint32_t)o->backing_id;
-
-		ioctl(fuse_session_fd(fs->se), BACKING_CLOSE, &id);
+		mc_mode_backing_close(fs, o->backing_id);
 		mc_file_backing_put(o->file, o->tier);
 	}
 	if (o->file != NULL)

@@ -28,5 +28,8 @@ enum mc_open_mode mc_mode_now(struct mc_fs *fs, struct mc_node *n);
 
 /* Decides whether passthrough may be used; after INIT was negotiated. */
 void mc_mode_init(struct mc_fs *fs, bool offered);
+/* Has the kernel read and write fd itself for an open file: an id > 0, or -EOPNOTSUPP. */
+int mc_mode_backing_open(struct mc_fs *fs, int fd);
+void mc_mode_backing_close(struct mc_fs *fs, int id); /* 0 = none */
 /* Ends what is still open, when the session is gone. */
 void mc_mode_drop(struct mc_fs *fs, struct mc_node *n);

@@ -192,7 +192,7 @@ void mc_nodes_put(struct mc_nodes *t, struct mc_node *n, uint64_t refs)
 		unlink_node(t, n);
 		place = n->place;
 		n->place = NULL;
-		n->gen++;
+		n->gen = (n->gen + 1) & INT32_MAX; /* the top bit of an id marks kv/ */
 		n->entry = t->free_slot;
 		t->free_slot = n->slot;
 		t->count--;

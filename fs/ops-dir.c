@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/kv.h"
 #include "fs/tree.h"
 #include "manifest/views.h"
 
@@ -88,16 +89,21 @@ static void question_for(
 void mc_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
-	struct mc_node *n = mc_nodes_find(fs->nodes, ino);
 	char name[QUESTION_BYTES];
 	struct mc_question q;
 	struct opening *o;
+	struct mc_node *n;
 
+	fi->fh = 0;
+	if (mc_kvfs_has(ino)) {
+		fuse_reply_open(req, fi);
+		return;
+	}
+	n = mc_nodes_find(fs->nodes, ino);
 	if (n == NULL) {
 		fuse_reply_err(req, ESTALE);
 		return;
 	}
-	fi->fh = 0;
 	if (n->kind == MC_NODE_ROOT || n->kind == MC_NODE_ENTRY || n->kind == MC_NODE_VIEW_LAYOUT) {
 		fi->cache_readdir = 1;
 		fi->keep_cache = 1;
@@ -210,6 +216,19 @@ static bool put_listed(struct page *p, const struct mc_listed *item, off_t index
 	return put(p, item->name, &e, index + 3);
 }
 
+#define ROOT_NAMES 3
+
+/* The last entry of the root, after ROOT_NAMES others. */
+static void put_kv(struct page *p, off_t off)
+{
+	struct fuse_entry_param e = {0};
+
+	if (p->fs->kvfs == NULL || off > ROOT_NAMES)
+		return;
+	mc_kvfs_root_attr(p->fs->kvfs, &e.attr);
+	put(p, "kv", &e, off + 3);
+}
+
 static bool put_rank(struct page *p, off_t index)
 {
 	char name[MC_VIEW_RANK_NAME];
@@ -224,7 +243,7 @@ static void fill_root(struct page *p, off_t off)
 	static const struct {
 		const char *name;
 		enum mc_node_kind kind;
-	} tops[] = {{"checkpoints", MC_NODE_CHECKPOINTS}, {"views", MC_NODE_VIEWS},
+	} tops[ROOT_NAMES] = {{"checkpoints", MC_NODE_CHECKPOINTS}, {"views", MC_NODE_VIEWS},
 		{"layouts", MC_NODE_LAYOUTS}};
 
 	for (; (size_t)off < sizeof(tops) / sizeof(*tops); off++) {
@@ -233,6 +252,7 @@ static void fill_root(struct page *p, off_t off)
 		if (!put_bare(p, tops[off].name, &s, off + 3))
 			return;
 	}
+	put_kv(p, off);
 }
 
 static void fill(struct page *p, const struct listing *l, off_t off)
@@ -301,11 +321,19 @@ static void read_page(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 void mc_op_readdir(
 	fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_readdir(req, ino, size, off, false);
+		return;
+	}
 	read_page(req, ino, size, off, fi, false);
 }
 
 void mc_op_readdirplus(
 	fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_readdir(req, ino, size, off, true);
+		return;
+	}
 	read_page(req, ino, size, off, fi, true);
 }

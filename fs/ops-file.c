@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/kv.h"
 #include "fs/log.h"
 #include "fs/mode.h"
 #include "manifest/path.h"
@@ -33,8 +34,13 @@ void mc_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
 	int error, r;
-	struct mc_node *n = file_node(fs, ino, &error);
+	struct mc_node *n;
 
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_open(req, ino, fi);
+		return;
+	}
+	n = file_node(fs, ino, &error);
 	if (n == NULL) {
 		fuse_reply_err(req, error);
 		return;
@@ -54,8 +60,13 @@ void mc_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 void mc_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
-	struct mc_node *n = mc_nodes_find(fs->nodes, ino);
+	struct mc_node *n;
 
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_release(req, ino);
+		return;
+	}
+	n = mc_nodes_find(fs->nodes, ino);
 	if (n != NULL)
 		mc_mode_release(fs, n);
 	fuse_reply_err(req, 0);
@@ -156,9 +167,14 @@ static void read_begin(
 
 void mc_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	struct mc_node *n = mc_nodes_find(mc_ops_fs(req)->nodes, ino);
 	struct mc_opened *o = NULL;
+	struct mc_node *n;
 
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_read(req, ino, size, off);
+		return;
+	}
+	n = mc_nodes_find(mc_ops_fs(req)->nodes, ino);
 	if (n != NULL)
 		o = atomic_load_explicit(&n->opened, memory_order_acquire);
 	if (o == NULL) {
@@ -199,10 +215,15 @@ static int64_t seek(const struct mc_opened *o, uint64_t off, int whence)
 
 void mc_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
 {
-	struct mc_node *n = mc_nodes_find(mc_ops_fs(req)->nodes, ino);
 	struct mc_opened *o = NULL;
+	struct mc_node *n;
 	int64_t r;
 
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_lseek(req, ino, off, whence);
+		return;
+	}
+	n = mc_nodes_find(mc_ops_fs(req)->nodes, ino);
 	if (n != NULL)
 		o = atomic_load_explicit(&n->opened, memory_order_acquire);
 	if (o == NULL) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/kv.h"
 #include "fs/tree.h"
 #include "manifest/views.h"
 
@@ -207,7 +208,10 @@ static void lookup_in_root(fuse_req_t req, const struct mc_spot *root, const cha
 			return;
 		}
 	}
-	reply_missing(req, mc_tree_negative_timeout(root));
+	if (mc_ops_fs(req)->kvfs != NULL && strcmp(name, "kv") == 0)
+		mc_kvop_lookup_root(req);
+	else
+		reply_missing(req, mc_tree_negative_timeout(root));
 }
 
 /* What a name in a directory is, other than in the root and in manifests. */
@@ -249,9 +253,14 @@ static void lookup_listed(fuse_req_t req, struct mc_node *dir, const char *name)
 void mc_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
-	struct mc_node *dir = mc_nodes_find(fs->nodes, parent);
+	struct mc_node *dir;
 	struct mc_spot s;
 
+	if (mc_kvfs_has(parent)) {
+		mc_kvop_lookup(req, parent, name);
+		return;
+	}
+	dir = mc_nodes_find(fs->nodes, parent);
 	if (dir == NULL) {
 		fuse_reply_err(req, ESTALE);
 		return;
@@ -271,8 +280,13 @@ void mc_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void forget_one(struct mc_fs *fs, fuse_ino_t ino, uint64_t nlookup)
 {
-	struct mc_node *n = ino != MC_NODE_ROOT_ID ? mc_nodes_find(fs->nodes, ino) : NULL;
+	struct mc_node *n;
 
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_forget(fs->kvfs, ino, nlookup);
+		return;
+	}
+	n = ino != MC_NODE_ROOT_ID ? mc_nodes_find(fs->nodes, ino) : NULL;
 	if (n != NULL)
 		mc_nodes_put(fs->nodes, n, nlookup);
 }
@@ -298,10 +312,15 @@ static bool is_latest(const struct mc_node *n)
 void mc_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
-	struct mc_node *n = mc_nodes_find(fs->nodes, ino);
+	struct mc_node *n;
 	struct mc_spot s;
 	struct stat st;
 
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_getattr(req, ino);
+		return;
+	}
+	n = mc_nodes_find(fs->nodes, ino);
 	if (n == NULL) {
 		fuse_reply_err(req, ESTALE);
 		return;

@@ -4,6 +4,8 @@
  */
 #include "fs/ops.h"
 
+#include "fs/kv.h"
+
 #include <string.h>
 #include <sys/statvfs.h>
 
@@ -44,6 +46,10 @@ void mc_op_statfs(fuse_req_t req, fuse_ino_t ino)
 	struct mc_remote_space space = {0};
 	struct statvfs st;
 
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_statfs(req);
+		return;
+	}
 	mc_space_refresh(fs);
 	mc_mutex_lock(&fs->space.lock);
 	if (fs->space.known)

@@ -1,5 +1,5 @@
 /*
- * The table of operations, and those that a read-only tree refuses.
+ * The table of operations, and those that a tree refuses that is read-only but for kv/.
  *
  * The kernel takes ENOSYS as "never ask again" for many operations, so it is never sent by a
  * handler. Left out on purpose, so that libfuse answers ENOSYS: poll (a file is always ready),
@@ -8,6 +8,8 @@
 #include "fs/ops.h"
 
 #include <errno.h>
+
+#include "fs/kv.h"
 
 int mc_ops_errno(int r)
 {
@@ -31,77 +33,142 @@ int mc_ops_errno(int r)
 static void op_setattr(
 	fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi)
 {
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_setattr(req, ino, attr, to_set);
+		return;
+	}
 	fuse_reply_err(req, EROFS);
 }
 
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
+	if (mc_kvfs_has(parent)) {
+		fuse_reply_err(req, EPERM);
+		return;
+	}
 	fuse_reply_err(req, EROFS);
 }
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
+	if (mc_kvfs_has(parent)) {
+		mc_kvop_mkdir(req, parent, name);
+		return;
+	}
 	fuse_reply_err(req, EROFS);
 }
 
 static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
+	if (mc_kvfs_has(parent)) {
+		mc_kvop_unlink(req, parent, name);
+		return;
+	}
+	fuse_reply_err(req, EROFS);
+}
+
+static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	if (mc_kvfs_has(parent)) {
+		mc_kvop_rmdir(req, parent, name);
+		return;
+	}
 	fuse_reply_err(req, EROFS);
 }
 
 static void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, const char *name)
 {
+	if (mc_kvfs_has(parent)) {
+		fuse_reply_err(req, EPERM);
+		return;
+	}
 	fuse_reply_err(req, EROFS);
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
 	const char *newname, unsigned int flags)
 {
+	if (mc_kvfs_has(parent) && mc_kvfs_has(newparent)) {
+		mc_kvop_rename(req, parent, name, newparent, newname, flags);
+		return;
+	}
 	fuse_reply_err(req, EROFS);
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname)
 {
+	if (mc_kvfs_has(newparent)) {
+		fuse_reply_err(req, EPERM);
+		return;
+	}
 	fuse_reply_err(req, EROFS);
 }
 
 static void op_create(
 	fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
 {
+	if (mc_kvfs_has(parent)) {
+		mc_kvop_create(req, parent, name, fi);
+		return;
+	}
 	fuse_reply_err(req, EROFS);
 }
 
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
 	struct fuse_file_info *fi)
 {
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_write(req, ino, buf, size, off);
+		return;
+	}
 	fuse_reply_err(req, EROFS);
 }
 
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
 	struct fuse_file_info *fi)
 {
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_fallocate(req, ino, mode, offset, length);
+		return;
+	}
 	fuse_reply_err(req, EROFS);
 }
 
 static void op_setxattr(
 	fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
 {
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_setxattr(req, ino, name, value, size);
+		return;
+	}
 	fuse_reply_err(req, EROFS);
 }
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
+	if (mc_kvfs_has(ino)) {
+		fuse_reply_err(req, ENODATA);
+		return;
+	}
 	fuse_reply_err(req, EROFS);
 }
 
-/* Nothing is ever dirty. */
+/* Outside kv/ nothing is ever dirty. */
 static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_flush(req, ino);
+		return;
+	}
 	fuse_reply_err(req, 0);
 }
 
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_fsync(req, ino);
+		return;
+	}
 	fuse_reply_err(req, 0);
 }
 
@@ -148,7 +215,7 @@ const struct fuse_lowlevel_ops *mc_ops(void)
 		.mknod = op_mknod,
 		.mkdir = op_mkdir,
 		.unlink = op_unlink,
-		.rmdir = op_unlink,
+		.rmdir = op_rmdir,
 		.symlink = op_symlink,
 		.rename = op_rename,
 		.link = op_link,

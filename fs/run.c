@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/kv.h"
 #include "fs/log.h"
 #include "fs/mode.h"
 #include "fs/mountpoint.h"
@@ -191,6 +192,8 @@ static int fs_open(struct mc_fs *fs, struct mc_err *err)
 		r = mc_work_open(WORK_THREADS, WORK_QUEUE, &fs->work);
 	if (r == 0)
 		r = open_names(fs);
+	if (r == 0 && o->kv != NULL)
+		r = mc_kvfs_open(fs, o->kv, &fs->kvfs);
 	if (r < 0)
 		mc_err_set(err, r, "starting: %s", strerror(-r));
 	return r;
@@ -206,6 +209,7 @@ static void fs_close(struct mc_fs *fs)
 	if (fs->se != NULL)
 		fuse_session_destroy(fs->se);
 	mc_names_close(fs->names);
+	mc_kvfs_close(fs->kvfs);
 	mc_nodes_close(fs->nodes);
 	mc_views_close(fs->views);
 	for (int i = 0; i < MC_STRIPES; i++)
@@ -277,15 +281,17 @@ static int stop(struct mc_fs *fs, struct mc_loop *loop)
 {
 	unsigned ms = fs->opts->stop_deadline_ms != 0 ? fs->opts->stop_deadline_ms : 10000;
 	uint64_t now = mc_now_ns(), deadline = now + ms * MS;
-	int r, r2;
+	int r, r2, kv;
 
 	answer_all(fs, now + ms * MS / 2);
 	mc_notify_close(fs->notify);
 	mc_loop_close(loop);
 	mc_calls_expire(&fs->calls, UINT64_MAX);
 	mc_nodes_each(fs->nodes, drop_opened, fs);
+	kv = mc_kvfs_stop(fs->kvfs, deadline);
 	fuse_session_unmount(fs->se);
 	r = mc_calls_wait(&fs->calls, deadline);
+	r = kv < 0 ? kv : r;
 	r2 = mc_work_close(fs->work, deadline);
 	r = r < 0 ? r : r2;
 	log_end(fs, r == 0);
@@ -330,6 +336,7 @@ int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err)
 	if (r == 0)
 		r = signals_open(&s);
 	if (r < 0) {
+		mc_kvfs_stop(fs->kvfs, UINT64_MAX);
 		mc_work_close(fs->work, UINT64_MAX);
 		fs_close(fs);
 		return r;
@@ -337,7 +344,7 @@ int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err)
 	r = mount_session(fs, err);
 	if (r == 0)
 		r = run(fs, &s, err);
-	else
+	else if (mc_kvfs_stop(fs->kvfs, UINT64_MAX) == 0)
 		mc_work_close(fs->work, UINT64_MAX);
 	signals_close(&s);
 	if (r != -ETIMEDOUT)

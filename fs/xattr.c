@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/kv.h"
 #include "fs/mode.h"
 
 #define PREFIX "user.mooncake."
@@ -175,6 +176,10 @@ void mc_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 	struct mc_node *n;
 	int r = -ENODATA;
 
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_getxattr(req, ino, name, size);
+		return;
+	}
 	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0) {
 		fuse_reply_err(req, ENODATA);
 		return;
@@ -192,10 +197,15 @@ void mc_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 
 void mc_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
-	struct mc_node *n = mc_nodes_find(mc_ops_fs(req)->nodes, ino);
 	char names[N_ATTRIBUTES * 64];
+	struct mc_node *n;
 	size_t len = 0;
 
+	if (mc_kvfs_has(ino)) {
+		mc_kvop_listxattr(req, ino, size);
+		return;
+	}
+	n = mc_nodes_find(mc_ops_fs(req)->nodes, ino);
 	if (n == NULL) {
 		fuse_reply_err(req, ESTALE);
 		return;

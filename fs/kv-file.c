@@ -1,0 +1,248 @@
+/* Open files of kv/: read, write, flush, release, fsync, fallocate, lseek. */
+#include "fs/kv-state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/log.h"
+#include "fs/ops.h"
+#include "tier/cleanup.h"
+
+static void read_failed(struct mc_kreq *q, int res)
+{
+	static struct mc_log_limit limit;
+	uint64_t suppressed;
+
+	atomic_fetch_add_explicit(&q->k->fs->counters.read_errors, 1, memory_order_relaxed);
+	if (mc_log_allowed(&limit, &suppressed))
+		mc_log(MC_LOG_ERROR, "kv-read-failed",
+			"offset=%llu length=%u error=%d suppressed=%llu",
+			(unsigned long long)q->read.off, q->read.len, -res,
+			(unsigned long long)suppressed);
+}
+
+static void read_done(struct mc_kv_read *r, int res)
+{
+	struct mc_kreq *q = r->ctx;
+	fuse_req_t req = mc_call_take(&q->call);
+
+	if (res < 0)
+		read_failed(q, res);
+	if (req != NULL && res < 0)
+		fuse_reply_err(req, mc_kvfs_errno(res));
+	else if (req != NULL)
+		fuse_reply_iov(req, r->iov, (int)r->n_iov);
+	if (res == 0)
+		mc_kv_read_end(r);
+	mc_kopen_release(q->k, q->node);
+	mc_kreq_end(q);
+}
+
+/* The file counts as open until the read ends: its client may be killed and release it before. */
+static void read_object(
+	fuse_req_t req, struct mc_knode *n, struct mc_kv_object *obj, uint64_t off, uint32_t len)
+{
+	struct mc_kvfs *k = mc_kvfs_of(req);
+	struct mc_kreq *q = mc_kreq_new(k, req, n, NULL);
+
+	if (q == NULL) {
+		mc_kopen_release(k, n);
+		return;
+	}
+	q->read = (struct mc_kv_read){
+		.obj = obj, .off = off, .len = len, .done = read_done, .ctx = q};
+	atomic_fetch_add_explicit(&k->fs->counters.reads, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&k->fs->counters.read_bytes, len, memory_order_relaxed);
+	mc_kv_read(&q->read);
+}
+
+/* What the daemon wrote into it so far. */
+static void read_staging(fuse_req_t req, struct mc_knode *n, size_t size, off_t off)
+{
+	struct mc_kstage *s = mc_kstage_hold(mc_kvfs_of(req), n);
+	cleanup_free char *buf = NULL;
+	ssize_t len = -1;
+	int error = EBADF;
+
+	if (s != NULL) {
+		error = ENOMEM;
+		buf = malloc(size);
+		if (buf != NULL) {
+			len = pread(s->fd, buf, size, off);
+			error = errno;
+		}
+		mc_kstage_drop(s);
+	}
+	if (len < 0)
+		fuse_reply_err(req, mc_kvfs_errno(-error));
+	else
+		fuse_reply_buf(req, buf, (size_t)len);
+}
+
+void mc_kvop_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off)
+{
+	struct mc_kvfs *k = mc_kvfs_of(req);
+	struct mc_knode *n = mc_knode_find(k, ino);
+	struct mc_kv_object *obj = NULL;
+	uint64_t total = 0, left;
+	bool sealed;
+
+	if (n == NULL || off < 0) {
+		fuse_reply_err(req, n == NULL ? EBADF : EINVAL);
+		return;
+	}
+	mc_mutex_lock(&k->lock);
+	sealed = n->opened != NULL;
+	if (sealed) {
+		total = n->opened->size;
+		if ((uint64_t)off < total && size > 0) {
+			obj = n->opened->obj;
+			n->opened->opens++;
+		}
+	}
+	mc_mutex_unlock(&k->lock);
+	if (!sealed) {
+		read_staging(req, n, size, off);
+	} else if (obj == NULL) {
+		fuse_reply_buf(req, NULL, 0);
+	} else {
+		left = total - (uint64_t)off;
+		read_object(req, n, obj, (uint64_t)off, (uint32_t)(size < left ? size : left));
+	}
+}
+
+void mc_kvop_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off)
+{
+	struct mc_kvfs *k = mc_kvfs_of(req);
+	struct mc_knode *n = mc_knode_find(k, ino);
+	struct mc_kstage *s = n != NULL ? mc_kstage_hold(k, n) : NULL;
+	ssize_t done;
+	int error;
+
+	if (s == NULL) {
+		fuse_reply_err(req, EBADF);
+		return;
+	}
+	do {
+		done = pwrite(s->fd, buf, size, off);
+		error = errno;
+	} while (done < 0 && error == EINTR);
+	mc_kstage_drop(s);
+	if (done < 0)
+		fuse_reply_err(req, mc_kvfs_errno(-error));
+	else
+		fuse_reply_write(req, (size_t)done);
+}
+
+void mc_kvop_flush(fuse_req_t req, fuse_ino_t ino)
+{
+	struct mc_kvfs *k = mc_kvfs_of(req);
+	struct mc_knode *n = mc_knode_find(k, ino);
+	struct mc_kstage *s = n != NULL ? mc_kstage_hold(k, n) : NULL;
+
+	if (s != NULL) {
+		mc_kstage_flush(s, fuse_req_ctx(req)->pid);
+		mc_kstage_drop(s);
+	}
+	fuse_reply_err(req, 0);
+}
+
+void mc_kvop_release(fuse_req_t req, fuse_ino_t ino)
+{
+	struct mc_kvfs *k = mc_kvfs_of(req);
+	struct mc_knode *n = mc_knode_find(k, ino);
+	bool reading;
+
+	if (n != NULL) {
+		mc_mutex_lock(&k->lock);
+		reading = n->opened != NULL;
+		mc_mutex_unlock(&k->lock);
+		if (reading)
+			mc_kopen_release(k, n);
+		else
+			mc_kstage_leave(k, n);
+	}
+	fuse_reply_err(req, 0);
+}
+
+static void sync_now(struct mc_kreq *q)
+{
+	struct mc_kvfs *k = q->k;
+	struct mc_kstage *s = mc_kstage_hold(k, q->node);
+	bool orphan;
+	int r;
+
+	if (s == NULL) {
+		r = mc_kv_sync(k->kv, q->key);
+		mc_kreq_err(q, r == -ENOENT ? 0 : r); /* removed: nothing is promised */
+		return;
+	}
+	mc_mutex_lock(&k->lock);
+	orphan = s->orphan;
+	mc_mutex_unlock(&k->lock);
+	r = orphan ? 0 : mc_kv_writer_sync(s->writer, q->key);
+	mc_kstage_drop(s);
+	if (r < 0)
+		mc_kvfs_failed(k, q->key, r, "fsync");
+	mc_kreq_err(q, r);
+}
+
+void mc_kvop_fsync(fuse_req_t req, fuse_ino_t ino)
+{
+	struct mc_kvfs *k = mc_kvfs_of(req);
+	struct mc_knode *n = mc_knode_find(k, ino);
+	struct mc_kreq *q;
+	char *key;
+
+	if (n == NULL || n->kind == MC_KNODE_DIR) {
+		fuse_reply_err(req, n == NULL ? ESTALE : 0);
+		return;
+	}
+	key = mc_knode_key(k, n);
+	if (key == NULL) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	q = mc_kreq_new(k, req, n, key);
+	if (q != NULL)
+		mc_kreq_work(q, sync_now);
+}
+
+void mc_kvop_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len)
+{
+	struct mc_kvfs *k = mc_kvfs_of(req);
+	struct mc_knode *n = mc_knode_find(k, ino);
+	struct mc_kstage *s = n != NULL ? mc_kstage_hold(k, n) : NULL;
+	int error;
+
+	if (s == NULL) {
+		fuse_reply_err(req, EBADF);
+		return;
+	}
+	error = fallocate(s->fd, mode, off, len) == 0 ? 0 : errno;
+	mc_kstage_drop(s);
+	fuse_reply_err(req, error == 0 ? 0 : mc_kvfs_errno(-error));
+}
+
+/* Objects have no holes: all is data up to the end. */
+void mc_kvop_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence)
+{
+	struct mc_kvfs *k = mc_kvfs_of(req);
+	struct mc_knode *n = mc_knode_find(k, ino);
+	struct stat st;
+
+	if (n == NULL) {
+		fuse_reply_err(req, EBADF);
+		return;
+	}
+	mc_kvfs_attr(k, n, &st);
+	if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		fuse_reply_err(req, EINVAL);
+	else if (off < 0 || off >= st.st_size)
+		fuse_reply_err(req, ENXIO);
+	else
+		fuse_reply_lseek(req, whence == SEEK_DATA ? off : st.st_size);
+}

@@ -1,0 +1,342 @@
+/*
+ * Puts under way. A file being created is the store's staging file, written in passthrough or by
+ * the daemon, and published when the last open file description is released, if some FLUSH that saw
+ * its final size and mtime came from a task that was not dying of a signal.
+ *
+ * Invariants: 1. users ≥ opens; a put ends when users is 0, once. 2. publishing is set with the
+ * last RELEASE; from then on everyone who asks for the key waits for the end. 3. The node points to
+ * its put from open to end. 4. One inode is written in one mode: what joins takes the same backing
+ * id.
+ */
+#include "fs/kv-state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/mode.h"
+#include "tier/cleanup.h"
+#include "tier/lease.h"
+
+#define PF_SIGNALED 0x400u /* include/linux/sched.h: killed by a signal */
+#define LEASE_TRIES 20
+#define LEASE_PAUSE_NS 100000
+
+static struct mc_kstage **bucket(struct mc_kvfs *k, const char *key)
+{
+	uint64_t h = mc_hash_mix(mc_hash_bytes(MC_HASH_SEED, key, strlen(key)));
+
+	return &k->stages[(unsigned)h % MC_KSTAGE_BUCKETS];
+}
+
+static void insert_locked(struct mc_kvfs *k, struct mc_kstage *s)
+{
+	struct mc_kstage **b = bucket(k, s->node->key);
+
+	s->next = *b;
+	*b = s;
+	k->n_stages++;
+}
+
+static void remove_locked(struct mc_kvfs *k, struct mc_kstage *s)
+{
+	struct mc_kstage **p = bucket(k, s->node->key);
+
+	while (*p != s)
+		p = &(*p)->next;
+	*p = s->next;
+	k->n_stages--;
+}
+
+int mc_kstage_open(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer *w)
+{
+	struct mc_kstage *s = calloc(1, sizeof(*s));
+	int id;
+
+	if (s == NULL) {
+		mc_kv_discard(w);
+		return -ENOMEM;
+	}
+	s->k = k;
+	s->node = n;
+	s->writer = w;
+	s->fd = mc_kv_writer_fd(w);
+	s->opens = 1;
+	s->users = 1;
+	id = mc_mode_backing_open(k->fs, s->fd);
+	s->backing_id = id > 0 ? id : 0;
+	mc_mutex_lock(&k->lock);
+	mc_knode_ref_locked(n);
+	n->stage = s;
+	insert_locked(k, s);
+	mc_mutex_unlock(&k->lock);
+	return 0;
+}
+
+struct mc_kstage *mc_kstage_find_locked(struct mc_kvfs *k, const char *key)
+{
+	struct mc_kstage *s;
+
+	if (k->n_stages == 0)
+		return NULL;
+	for (s = *bucket(k, key); s != NULL; s = s->next) {
+		if (!s->orphan && strcmp(s->node->key, key) == 0)
+			return s;
+	}
+	return NULL;
+}
+
+struct mc_kstage *mc_kstage_hold(struct mc_kvfs *k, struct mc_knode *n)
+{
+	struct mc_kstage *s;
+
+	mc_mutex_lock(&k->lock);
+	s = n->stage;
+	if (s != NULL && s->users > 0)
+		s->users++;
+	else
+		s = NULL;
+	mc_mutex_unlock(&k->lock);
+	return s;
+}
+
+/*
+ * Whether somebody can still store into the file: a mapping outlives the RELEASE. The kernel puts
+ * its own file down a moment after it sent the RELEASE, hence the second looks.
+ */
+static bool writer_remains(const struct mc_kstage *s)
+{
+	const struct timespec pause = {.tv_nsec = LEASE_PAUSE_NS};
+
+	if (s->backing_id == 0)
+		return false; /* all stores came through us, a mapping would hold our file open */
+	for (int i = 0; i < LEASE_TRIES; i++) {
+		int r = mc_lease_take(s->fd);
+
+		if (r == 0) {
+			mc_lease_drop(s->fd);
+			return false;
+		}
+		if (r != -EAGAIN)
+			return true;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+static int publish(struct mc_kstage *s, const char *key, struct mc_kv_attr *ret)
+{
+	struct stat st;
+	int r = fstat(s->fd, &st) == 0 ? 0 : -errno;
+	bool seal = r == 0 && key != NULL && !s->orphan && s->sealable &&
+		(uint64_t)st.st_size == s->size && same_time(&st.st_mtim, &s->mtime);
+
+	if (!seal) {
+		mc_kv_discard(s->writer);
+		return r < 0 ? r : -ECANCELED;
+	}
+	return mc_kv_publish(s->writer, key, &st.st_mtim, 0, writer_remains(s), ret);
+}
+
+/* The last one left: publishes or discards. On the pool. */
+static void end(void *arg)
+{
+	struct mc_kstage *s = arg;
+	struct mc_kvfs *k = s->k;
+	struct mc_knode *n = s->node;
+	cleanup_free char *key = mc_knode_key(k, n); /* nobody renames it now */
+	struct mc_kv_attr attr = {0};
+	int r;
+
+	mc_mode_backing_close(k->fs, s->backing_id);
+	r = publish(s, key, &attr);
+	if (r < 0 && r != -ECANCELED)
+		mc_kvfs_failed(k, key, r, "publishing");
+	mc_mutex_lock(&k->lock);
+	remove_locked(k, s);
+	n->stage = NULL;
+	if (r == 0)
+		mc_knode_seal_locked(k, n, &attr);
+	else
+		n->kind = MC_KNODE_DEAD;
+	k->seq++;
+	mc_mutex_unlock(&k->lock);
+	mc_kreqs_wake(k);
+	mc_knode_put(k, n, 1);
+	free(s);
+}
+
+void mc_kstage_drop(struct mc_kstage *s)
+{
+	struct mc_kvfs *k = s->k;
+	bool last;
+
+	mc_mutex_lock(&k->lock);
+	assert(s->users > 0);
+	last = --s->users == 0;
+	mc_mutex_unlock(&k->lock);
+	/* With the pool full or closed here and now: what was closed must not be lost. */
+	if (last && mc_work_submit(k->work, end, s) < 0)
+		end(s);
+}
+
+bool mc_kstage_join(struct mc_kvfs *k, struct mc_knode *n, int *ret_backing)
+{
+	struct mc_kstage *s;
+
+	mc_mutex_lock(&k->lock);
+	s = n->stage;
+	if (s != NULL && s->opens > 0) {
+		s->opens++;
+		s->users++;
+		*ret_backing = s->backing_id;
+	} else {
+		s = NULL;
+	}
+	mc_mutex_unlock(&k->lock);
+	return s != NULL;
+}
+
+void mc_kstage_leave(struct mc_kvfs *k, struct mc_knode *n)
+{
+	struct mc_kstage *s;
+
+	mc_mutex_lock(&k->lock);
+	s = n->stage;
+	if (s != NULL && s->opens > 0)
+		s->publishing = --s->opens == 0;
+	else
+		s = NULL;
+	mc_mutex_unlock(&k->lock);
+	if (s != NULL)
+		mc_kstage_drop(s);
+}
+
+unsigned mc_kstage_orphan(struct mc_kvfs *k, const char *key)
+{
+	unsigned n = 0;
+
+	mc_mutex_lock(&k->lock);
+	for (struct mc_kstage *s = *bucket(k, key); s != NULL; s = s->next) {
+		if (!s->orphan && !s->publishing && strcmp(s->node->key, key) == 0) {
+			s->orphan = true;
+			n++;
+		}
+	}
+	mc_mutex_unlock(&k->lock);
+	return n;
+}
+
+int mc_kstage_rename(struct mc_kvfs *k, const char *from, const char *to)
+{
+	char *key = strdup(to);
+	struct mc_kstage *s;
+	int r = key != NULL ? 0 : -ENOMEM;
+
+	if (r < 0)
+		return r;
+	mc_mutex_lock(&k->lock);
+	s = mc_kstage_find_locked(k, from);
+	if (s == NULL || s->publishing) {
+		r = -ENOENT;
+	} else {
+		remove_locked(k, s);
+		mc_knode_rename_locked(s->node, key);
+		insert_locked(k, s);
+		key = NULL;
+	}
+	mc_mutex_unlock(&k->lock);
+	free(key);
+	return r;
+}
+
+bool mc_kstage_below(struct mc_kvfs *k, const char *dir_key)
+{
+	size_t len = strlen(dir_key);
+	bool found = false;
+
+	mc_mutex_lock(&k->lock);
+	for (unsigned i = 0; i < MC_KSTAGE_BUCKETS && k->n_stages > 0 && !found; i++) {
+		for (const struct mc_kstage *s = k->stages[i]; s != NULL && !found; s = s->next)
+			found = !s->orphan && strncmp(s->node->key, dir_key, len) == 0 &&
+				s->node->key[len] == '/';
+	}
+	mc_mutex_unlock(&k->lock);
+	return found;
+}
+
+/* Field 9 of /proc/<tid>/stat, counted after the name, which may hold anything. Unreadable (another
+ * pid namespace): taken for alive. */
+static bool task_is_dying(pid_t tid)
+{
+	char path[64], text[1024], *p;
+	unsigned flags = 0;
+	cleanup_close int fd = -1;
+	ssize_t len;
+
+	if (tid <= 0)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	len = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+	if (len <= 0)
+		return false;
+	text[len] = '\0';
+	p = strrchr(text, ')');
+	/* ") state ppid pgrp session tty_nr tpgid flags" */
+	if (p == NULL || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
+		return false;
+	return (flags & PF_SIGNALED) != 0;
+}
+
+void mc_kstage_flush(struct mc_kstage *s, pid_t tid)
+{
+	struct mc_kvfs *k = s->k;
+	bool alive = !task_is_dying(tid);
+	struct stat st;
+	int r = fstat(s->fd, &st);
+
+	mc_mutex_lock(&k->lock);
+	s->flushed = true;
+	if (alive && r == 0) {
+		s->sealable = true;
+		s->size = (uint64_t)st.st_size;
+		s->mtime = st.st_mtim;
+	}
+	mc_mutex_unlock(&k->lock);
+}
+
+/* The session is over: what is still open is discarded; what was closed, but its RELEASE got lost,
+ * nobody has open any more, and it is published. */
+void mc_kstages_end(struct mc_kvfs *k)
+{
+	for (unsigned i = 0; i < MC_KSTAGE_BUCKETS; i++) {
+		for (;;) {
+			struct mc_kstage *s = NULL;
+
+			mc_mutex_lock(&k->lock);
+			for (s = k->stages[i]; s != NULL && s->opens == 0; s = s->next)
+				;
+			if (s != NULL) {
+				s->users -= s->opens - 1;
+				s->opens = 0;
+				s->publishing = true;
+			}
+			mc_mutex_unlock(&k->lock);
+			if (s == NULL)
+				break;
+			if (writer_remains(s) || (s->backing_id == 0 && !s->flushed))
+				s->orphan = true;
+			mc_kstage_drop(s);
+		}
+	}
+}
