@@ -8,6 +8,7 @@
 #include "tier/store.h"
 #include "tools/daemon.h"
 #include "tools/machine-memory.h"
+#include "tools/mount-kv.h"
 #include "tools/mount-table.h"
 #include "tools/open-remote.h"
 #include "tools/size.h"
@@ -35,6 +36,7 @@ struct mount {
 	struct mc_remote *remote;       /* owned */
 	struct mc_store *store;         /* owned */
 	struct mc_catalogue *catalogue; /* owned */
+	struct mc_mount_kv kv;
 	struct mc_daemon daemon;
 };
 
@@ -119,6 +121,19 @@ static void choose_dram_size(struct mount *m)
 	m->dram_bytes &= ~((UINT64_C(1) << MC_PAIR_SHIFT) - 1);
 }
 
+static int share(struct mount *m, struct mc_err *err)
+{
+	struct mc_mount_tiers t = {.dram_dir = m->dram_dir,
+		.nvme_dir = m->nvme_dir,
+		.dram_bytes = m->dram_bytes,
+		.nvme_bytes = m->nvme_bytes};
+	int r = mc_mount_kv_share(&m->kv, m->o, &t, err);
+
+	m->dram_bytes = t.dram_bytes;
+	m->nvme_bytes = t.nvme_bytes;
+	return r;
+}
+
 static int prepare(struct mount *m, struct mc_err *err)
 {
 	const char *nvme = mc_options_text(m->o, MC_OPT_NVME);
@@ -134,7 +149,7 @@ static int prepare(struct mount *m, struct mc_err *err)
 	if (r == 0)
 		r = choose_dram_dir(m, err);
 	choose_dram_size(m);
-	return r;
+	return r == 0 ? share(m, err) : r;
 }
 
 static void on_event(void *ctx, const char *event, const char *text)
@@ -184,6 +199,7 @@ static int serve(struct mount *m, struct mc_err *err)
 		.store = m->store,
 		.catalogue = m->catalogue,
 		.remote = m->remote,
+		.kv = m->kv.kv,
 		.fuse_options = mc_options_flag(m->o, MC_OPT_ALLOW_OTHER) && geteuid() != 0
 			? "allow_other"
 			: NULL,
@@ -207,9 +223,15 @@ static void on_alarm(int sig)
 static void close_all(struct mount *m)
 {
 	unsigned stop_s = (unsigned)mc_options_number(m->o, MC_OPT_STOP_TIMEOUT);
+	int64_t kept;
 
 	signal(SIGALRM, on_alarm);
 	alarm(stop_s - stop_s / 3);
+	kept = mc_mount_kv_close(&m->kv, stop_s * 1000 / 3);
+	if (kept > 0)
+		mc_log(MC_LOG_WARNING, "kv-kept-in-memory",
+			"objects=%lld text=\"no tier below took them; the next mount here does\"",
+			(long long)kept);
 	mc_catalogue_close(m->catalogue);
 	if (m->store != NULL)
 		mc_store_close(m->store, false);
@@ -240,6 +262,8 @@ static int run(struct mount *m)
 		return code;
 	raise_file_limit();
 	r = open_store(m, &err);
+	if (r == 0)
+		r = mc_mount_kv_open(&m->kv, m->o, m->remote, on_event, &err);
 	if (r == 0)
 		r = open_catalogue(m, &err);
 	if (r == 0)

@@ -39,9 +39,9 @@ mount_clean()
 	done
 	# What a killed daemon leaves for its successor: the DRAM tier, named by remote and mount point.
 	dram=$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
-	umount -l "/run/mooncakefs/$dram" 2>/dev/null
-	rmdir "/run/mooncakefs/$dram" 2>/dev/null
-	rm -rf "/dev/shm/mooncakefs-65534/$dram"
+	umount -l "/run/mooncakefs/$dram" "/run/mooncakefs/$dram.kv" 2>/dev/null
+	rmdir "/run/mooncakefs/$dram" "/run/mooncakefs/$dram.kv" 2>/dev/null
+	rm -rf "/dev/shm/mooncakefs-65534/$dram" "/dev/shm/mooncakefs-65534/$dram.kv"
 }
 
 mount_make_source() { python3 -B "$mount_lib/mount_checks.py" make "$1"; }

@@ -1,0 +1,130 @@
+/*
+ * The KV store of a mount. It has memory of its own out of --dram, and half of the NVMe tier, in a
+ * directory beside the cache of checkpoints: neither kind of data can push the other out.
+ */
+#include "tools/mount-kv.h"
+
+#include "tier/cleanup.h"
+#include "tools/node-name.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#define DRAM_MIN (UINT64_C(64) << 20) /* of either store */
+#define PAIR (UINT64_C(2) << 20)
+
+static _Thread_local uint64_t found_bytes;
+
+static int add_bytes(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)path;
+	(void)ftw;
+	if (type == FTW_F)
+		found_bytes += (uint64_t)st->st_blocks * 512;
+	return 0;
+}
+
+/* 90 % of what is free on the tier's file system, what the tier holds already included. */
+static uint64_t free_bytes(const char *dir)
+{
+	cleanup_free char *path = strdup(dir);
+	struct statvfs sv;
+	char *slash;
+
+	found_bytes = 0;
+	nftw(dir, add_bytes, 16, FTW_PHYS | FTW_MOUNT);
+	/* The directory may be still to be made. */
+	while (path != NULL && statvfs(path, &sv) != 0) {
+		slash = strrchr(path, '/');
+		if (slash == NULL || slash == path)
+			return 0;
+		*slash = '\0';
+	}
+	if (path == NULL)
+		return 0;
+	return ((uint64_t)sv.f_bavail * sv.f_frsize + found_bytes) / 10 * 9;
+}
+
+static int parse_ack(const char *text, enum mc_kv_ack *ret, struct mc_err *err)
+{
+	static const char *const names[] = {[MC_KV_ACK_DRAM] = "dram",
+		[MC_KV_ACK_NVME] = "nvme",
+		[MC_KV_ACK_REMOTE] = "remote"};
+
+	for (int i = MC_KV_ACK_DRAM; i <= MC_KV_ACK_REMOTE; i++) {
+		if (strcmp(text, names[i]) == 0) {
+			*ret = (enum mc_kv_ack)i;
+			return 0;
+		}
+	}
+	return mc_err_set(err, -EINVAL, "--kv-ack: \"%s\" is not dram, nvme or remote", text);
+}
+
+int mc_mount_kv_share(struct mc_mount_kv *m, const struct mc_options *o, struct mc_mount_tiers *t,
+	struct mc_err *err)
+{
+	uint64_t want = mc_options_number(o, MC_OPT_KV_DRAM);
+	int r = parse_ack(mc_options_text(o, MC_OPT_KV_ACK), &m->ack, err);
+
+	if (r < 0)
+		return r;
+	if (mc_options_given(o, MC_OPT_KV_DRAM) && want == 0)
+		return 0;
+	if (want == 0)
+		want = t->dram_bytes / 2;
+	if (want > t->dram_bytes)
+		return mc_err_set(err, -EINVAL, "--kv-dram is more than all of --dram");
+	if (m->ack == MC_KV_ACK_NVME && t->nvme_dir[0] == '\0')
+		return mc_err_set(err, -EINVAL, "--kv-ack nvme needs --nvme");
+	m->dram_bytes = want < DRAM_MIN ? DRAM_MIN : want / PAIR * PAIR;
+	t->dram_bytes -= want / PAIR * PAIR;
+	if (t->dram_bytes < DRAM_MIN)
+		t->dram_bytes = DRAM_MIN;
+	if (asprintf(&m->dram_dir, "%s.kv", t->dram_dir) < 0)
+		return mc_err_set(err, -ENOMEM, "out of memory");
+	if (t->nvme_dir[0] == '\0')
+		return 0;
+	if (asprintf(&m->nvme_dir, "%s/kv", t->nvme_dir) < 0)
+		return mc_err_set(err, -ENOMEM, "out of memory");
+	if (t->nvme_bytes == 0)
+		t->nvme_bytes = free_bytes(t->nvme_dir);
+	m->nvme_bytes = t->nvme_bytes / 2;
+	t->nvme_bytes -= m->nvme_bytes;
+	return 0;
+}
+
+int mc_mount_kv_open(struct mc_mount_kv *m, const struct mc_options *o, struct mc_remote *remote,
+	void (*event)(void *ctx, const char *event, const char *text), struct mc_err *err)
+{
+	cleanup_free char *node = NULL;
+	struct mc_kv_opts opts = {.dram_dir = m->dram_dir,
+		.dram_capacity = m->dram_bytes,
+		.nvme_dir = m->nvme_dir,
+		.nvme_capacity = m->nvme_bytes,
+		.remote = remote,
+		.replicas = (unsigned)mc_options_number(o, MC_OPT_KV_REPLICAS),
+		.ack = m->ack,
+		.deadline_ms = (unsigned)mc_options_number(o, MC_OPT_DEADLINE) * 1000,
+		.event = event};
+	int r;
+
+	if (m->dram_bytes == 0)
+		return 0;
+	if (mc_node_name(&node) == 0)
+		opts.node = node;
+	r = mc_kv_open(&opts, &m->kv, err);
+	return r < 0 ? mc_err_prefix(err, r, "KV store") : 0;
+}
+
+int64_t mc_mount_kv_close(struct mc_mount_kv *m, unsigned drain_ms)
+{
+	int64_t left = m->kv != NULL ? mc_kv_close(m->kv, drain_ms) : 0;
+
+	m->kv = NULL;
+	free(m->dram_dir);
+	free(m->nvme_dir);
+	return left;
+}
