@@ -55,6 +55,11 @@ static const char plan_details[] =
 	"Prints totals, bounds and ratios to them; with --json the whole plan. Between two of\n"
 	"Mooncake's manifests the plan is in Mooncake's terms, fragment to fragment.\n";
 
+static const char reshard_details[] =
+	"Writes the files of views/ORG/MODEL@REV/LAYOUT as a new revision: rank-00000/… and the\n"
+	"files beside the weights. Each source byte is read once. Nothing is visible before all\n"
+	"is there; chunks that an interrupted run wrote are not written again.\n";
+
 static const char mount_details[] =
 	"MOUNTPOINT is an existing directory. The tree shows every READY revision below\n"
 	"checkpoints/ORG/MODEL@REV, and checkpoints/ORG/MODEL as a link to the newest; new "
@@ -79,6 +84,9 @@ const struct mc_command mc_command_table[] = {
 		"Check, show or register parallel layouts.", layout_details, mc_cmd_layout},
 	{"plan", MC_IN_PLAN, "", 0, 0, "Plan which bytes go where, from one layout to another.",
 		plan_details, mc_cmd_plan},
+	{"reshard", MC_IN_RESHARD, "ORG/MODEL[@REV] LAYOUT ORG/MODEL[@REV]", 3, 3,
+		"Write a revision under a layout as a new revision.", reshard_details,
+		mc_cmd_reshard},
 	{"mount", MC_IN_MOUNT, "MOUNTPOINT", 1, 1,
 		"Show the checkpoints of a remote as a tree of files.", mount_details,
 		mc_cmd_mount},

@@ -1,0 +1,152 @@
+/* mooncakefs reshard: a revision under a layout becomes a revision of its own. */
+#include "tools/command.h"
+
+#include "manifest/import.h"
+#include "manifest/materialise.h"
+#include "manifest/views.h"
+#include "tools/open-remote.h"
+#include "tools/json-line.h"
+#include "tools/machine-memory.h"
+#include "tools/progress.h"
+#include "tools/size.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DRAM_MIN (UINT64_C(128) << 20) /* bytes */
+#define DRAM_PART 8                    /* the default is this part of the machine's memory */
+#define JOBS_DEFAULT 8                 /* 8 MiB each */
+
+struct resharding {
+	const struct mc_options *o;
+	struct mc_rev_name from;
+	struct mc_materialise_in in;
+	struct mc_views *views;
+	char dram_dir[64]; /* "" = none */
+};
+
+/* The store between the source's blocks and the ranks that want them; goes with the command. */
+static int open_store(struct resharding *x, struct mc_err *err)
+{
+	struct mc_store_opts opts = {.remote = x->in.remote,
+		.dram_capacity = mc_options_number(x->o, MC_OPT_DRAM),
+		.memory_budget = mc_options_number(x->o, MC_OPT_MEMORY),
+		.deadline_ms = (unsigned)mc_options_number(x->o, MC_OPT_DEADLINE) * 1000};
+
+	if (opts.dram_capacity == 0)
+		opts.dram_capacity = mc_machine_memory("") / DRAM_PART;
+	if (opts.dram_capacity < DRAM_MIN)
+		opts.dram_capacity = DRAM_MIN;
+	opts.dram_capacity &= ~((UINT64_C(1) << MC_PAIR_SHIFT) - 1);
+	strcpy(x->dram_dir, "/dev/shm/mooncakefs-reshard-XXXXXX");
+	if (mkdtemp(x->dram_dir) == NULL) {
+		int r = -errno;
+
+		x->dram_dir[0] = '\0';
+		return mc_err_set(err, r, "/dev/shm: %s", strerror(-r));
+	}
+	opts.dram_dir = x->dram_dir;
+	return mc_store_open(&opts, &x->in.store, err);
+}
+
+static int find_layout(struct resharding *x, struct mc_err *err)
+{
+	int r = mc_catalogue_open(x->in.remote, NULL, &x->in.catalogue, err);
+
+	if (r == 0 && x->from.rev[0] == '\0')
+		r = mc_catalogue_latest(x->in.catalogue, &x->from, NULL, err);
+	if (r == 0)
+		r = mc_views_open(x->in.catalogue, x->in.remote, &x->views);
+	return r < 0 ? r : mc_views_layout(x->views, &x->from, x->o->args[1], &x->in.layout, err);
+}
+
+static void done(struct resharding *x)
+{
+	mc_view_layout_unref(x->in.layout);
+	mc_views_close(x->views);
+	if (x->in.store != NULL)
+		mc_store_close(x->in.store, false);
+	mc_catalogue_close(x->in.catalogue);
+	mc_remote_close(x->in.remote);
+	if (x->dram_dir[0] != '\0')
+		rmdir(x->dram_dir);
+}
+
+static void print(const struct mc_materialise_result *res, uint64_t fetched, bool json)
+{
+	char id[MC_SHA256_HEX + 1], bytes[MC_SIZE_TEXT], read[MC_SIZE_TEXT], written[MC_SIZE_TEXT];
+	struct mc_json_line j;
+
+	mc_hex_encode(res->id, MC_SHA256_SIZE, id);
+	if (json) {
+		mc_json_line_begin(&j, stdout);
+		mc_json_line_text(&j, "event", "resharded");
+		mc_json_line_text(&j, "org", res->name.org);
+		mc_json_line_text(&j, "model", res->name.model);
+		mc_json_line_text(&j, "revision", res->name.rev);
+		mc_json_line_text(&j, "id", id);
+		mc_json_line_number(&j, "files", res->files);
+		mc_json_line_number(&j, "bytes", res->bytes);
+		mc_json_line_number(&j, "read_bytes", fetched);
+		mc_json_line_number(&j, "new_chunks", res->new_chunks);
+		mc_json_line_number(&j, "written_bytes", res->written_bytes);
+		mc_json_line_end(&j);
+		return;
+	}
+	mc_size_format(res->bytes, bytes);
+	mc_size_format(fetched, read);
+	mc_size_format(res->written_bytes, written);
+	printf("%s/%s@%s  %s  %llu files, %s\n", res->name.org, res->name.model, res->name.rev, id,
+		(unsigned long long)res->files, bytes);
+	printf("read %s; wrote %s in %llu of %llu chunks\n", read, written,
+		(unsigned long long)res->new_chunks, (unsigned long long)res->chunks);
+}
+
+static int run(struct resharding *x, struct mc_materialise_result *res, uint64_t *ret_fetched,
+	struct mc_err *err)
+{
+	struct mc_progress_view view;
+	struct mc_store_stats stats;
+	int r = find_layout(x, err);
+
+	if (r == 0)
+		r = open_store(x, err);
+	if (r < 0)
+		return r;
+	mc_progress_open(&view, mc_options_flag(x->o, MC_OPT_JSON));
+	x->in.progress = mc_progress_show;
+	x->in.ctx = &view;
+	r = mc_materialise(&x->in, res, err);
+	mc_progress_close(&view);
+	mc_store_stats(x->in.store, &stats);
+	*ret_fetched = stats.fetched_bytes;
+	return r;
+}
+
+int mc_cmd_reshard(const struct mc_options *o)
+{
+	struct resharding x = {.o = o};
+	struct mc_materialise_result res;
+	struct mc_err err = {0};
+	uint64_t fetched = 0;
+	int r = mc_rev_name_parse(o->args[0], &x.from, &err);
+
+	if (r == 0)
+		r = mc_rev_name_parse(o->args[2], &x.in.name, &err);
+	if (r < 0)
+		return mc_fail_usage(o, "%s", err.text);
+	x.in.jobs = (unsigned)mc_options_number(o, MC_OPT_JOBS);
+	if (x.in.jobs == 0)
+		x.in.jobs = JOBS_DEFAULT;
+	r = mc_open_remote(o, &x.in.remote);
+	if (r != 0)
+		return r;
+	r = run(&x, &res, &fetched, &err);
+	done(&x);
+	if (r < 0)
+		return mc_fail(&err, r);
+	print(&res, fetched, mc_options_flag(o, MC_OPT_JSON));
+	return MC_EXIT_OK;
+}
