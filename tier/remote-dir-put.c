@@ -87,8 +87,7 @@ static int touched_add(struct mc_dir *d, const char *dir)
 	return r;
 }
 
-/* A name was made: its directory goes on the list of those to sync, or is synced here. */
-static int name_made(struct mc_dir *d, const char *path)
+int mc_dir_name_made(struct mc_dir *d, const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	char parent[MC_REMOTE_PATH_MAX];
@@ -108,7 +107,7 @@ static int make_one(struct mc_dir *d, const char *path)
 		return fd;
 	if (mkdirat(fd, name, 0755) < 0)
 		return errno == EEXIST ? 0 : -errno;
-	return name_made(d, path);
+	return mc_dir_name_made(d, path);
 }
 
 /* mkdir of every directory on the way to path; path itself only when self. */
@@ -250,7 +249,7 @@ static int publish(struct mc_dir *d, const char *tmp, const char *path, unsigned
 		return to;
 	r = move(from, tmp_name, to, name, flags);
 	mc_dir_reads_forget(d, path, NULL);
-	return r < 0 ? r : name_made(d, path);
+	return r < 0 ? r : mc_dir_name_made(d, path);
 }
 
 static void discard(struct mc_dir *d, const char *tmp)

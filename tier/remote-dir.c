@@ -173,7 +173,10 @@ static int dir_touch(struct mc_backend *b, const struct mc_remote_call *c)
 	fd = mc_dir_open_parent(d, c->path, &name);
 	if (fd < 0)
 		return fd;
-	return utimensat(fd, name, NULL, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+	if (utimensat(fd, name, NULL, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	/* Who touches counts on the name; whoever made it may have died before its sync. */
+	return mc_dir_name_made(d, c->path);
 }
 
 static int dir_space(

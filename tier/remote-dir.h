@@ -65,5 +65,7 @@ void mc_dir_puts_done(struct mc_dir *d);
 int mc_dir_put(struct mc_backend *b, const struct mc_remote_call *c, const void *buf, size_t len,
 	unsigned flags);
 int mc_dir_sync(struct mc_backend *b, const struct mc_remote_call *c);
+/* A name was made: its directory goes on the list of those to sync, or is synced here. */
+int mc_dir_name_made(struct mc_dir *d, const char *path);
 /* mkdir with parents; each new name is remembered for sync. */
 int mc_dir_mkdir(struct mc_backend *b, const struct mc_remote_call *c);
