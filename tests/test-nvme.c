@@ -162,6 +162,13 @@ START_TEST(restart_keeps_blocks_and_verifies_them_once)
 	ck_assert_uint_eq(mc_nvme_resident_bytes(img), size);
 	ck_assert(!mc_nvme_verified(img));
 	ck_assert_int_eq(nvme_get(img, 1, size, 4), 0);
+	mc_nvme_verify_stop(n);
+	ck_assert_int_eq(mc_nvme_verify(img), -ECANCELED);
+	ck_assert(!mc_nvme_verified(img));
+	mc_nvme_image_put(img);
+	mc_nvme_close(n);
+	n = nvme_open(dir, 64 * MIB);
+	img = nvme_image(n, 1, size, false);
 	ck_assert_int_eq(mc_nvme_verify(img), 0);
 	ck_assert(mc_nvme_verified(img));
 	mc_nvme_image_put(img);

@@ -264,6 +264,11 @@ static int read_block(struct mc_nvme_image *img, uint64_t block, void *buf)
 	return w.res;
 }
 
+void mc_nvme_verify_stop(struct mc_nvme *n)
+{
+	atomic_store(&n->no_verify, true);
+}
+
 int mc_nvme_verify(struct mc_nvme_image *img)
 {
 	struct mc_nvme *n = img->nvme;
@@ -277,7 +282,7 @@ int mc_nvme_verify(struct mc_nvme_image *img)
 	for (uint64_t b = 0; b < img->n_blocks && r == 0; b++) {
 		if (!mc_nvme_present(img, b))
 			continue;
-		r = read_block(img, b, buf);
+		r = atomic_load(&n->no_verify) ? -ECANCELED : read_block(img, b, buf);
 		if (r == -EBADMSG || r == -ENOENT)
 			r = 0;
 	}

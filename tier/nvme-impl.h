@@ -30,6 +30,8 @@
 #include "tier/nvme.h"
 #include "tier/uring.h"
 
+#include <stdatomic.h>
+
 #define MC_NVME_BUCKETS 16384
 /* Blocks pending: then a group is committed, and writes wait for that. Each keeps its file open. */
 #define MC_NVME_GROUP 64
@@ -76,6 +78,7 @@ struct mc_nvme {
 	char *dir;                  /* owned */
 	int lock_fd;                /* owned */
 	bool direct, leases;
+	atomic_bool no_verify;
 	uint64_t capacity; /* bytes */
 	uint64_t journal_bytes;
 	uint8_t uuid[16];

@@ -89,6 +89,9 @@ int mc_nvme_sync(struct mc_nvme *n);
  * thread. */
 bool mc_nvme_verified(struct mc_nvme_image *img);
 int mc_nvme_verify(struct mc_nvme_image *img);
+/* Before close: a verification under way ends with -ECANCELED at the next block, as later ones do.
+ */
+void mc_nvme_verify_stop(struct mc_nvme *n);
 
 /* Like mc_dram_punch for blocks [first, first + n): bytes freed, -EAGAIN (held by a client), or
  * -EIO when the eviction could not be recorded or punched (call again: what is left is freed then).

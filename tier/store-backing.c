@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#define NOTE_STEP 512 /* pairs looked at under one lock */
+
 /* Blocks of the file that are stored somewhere, i.e. not wholly hole. */
 static uint64_t count_data_blocks(const struct mc_file *f)
 {
@@ -66,11 +68,17 @@ static bool take_locked(struct mc_store *s, struct mc_file *f, enum mc_tier tier
 
 /* Passed-through reads are the kernel's and never seen here: an open counts as a use of every pair.
  */
-static void note_use_locked(struct mc_store *s, struct mc_file *f) MC_REQUIRES(s->lock)
+static void note_use(struct mc_store *s, struct mc_file *f)
 {
-	for (uint64_t i = 0; i < (f->blocks + 1) / 2; i++)
-		if (f->pairs[i] != NULL && mc_policy_linked(&f->pairs[i]->entry))
-			mc_policy_hit(s->dram_policy, &f->pairs[i]->entry);
+	uint64_t n = (f->blocks + 1) / 2;
+
+	for (uint64_t i = 0; i < n;) {
+		mc_mutex_lock(&s->lock);
+		for (uint64_t end = i + NOTE_STEP; i < n && i < end; i++)
+			if (f->pairs[i] != NULL && mc_policy_linked(&f->pairs[i]->entry))
+				mc_policy_hit(s->dram_policy, &f->pairs[i]->entry);
+		mc_mutex_unlock(&s->lock);
+	}
 }
 
 /* Holes of a DRAM image would be filled by a mapping's read fault, past the capacity: never pass
@@ -111,7 +119,7 @@ static void queue_verify(struct mc_file *f)
 		f->verify_queued = true;
 		mc_file_ref_locked(s, f);
 		mc_queue_push(&s->verify, &f->verify_work);
-		mc_cond_signal(&s->tick);
+		mc_cond_signal(&s->verify_more);
 	}
 	mc_mutex_unlock(&s->lock);
 }
@@ -160,7 +168,6 @@ static int take(struct mc_file *f, enum mc_tier *ret_tier)
 
 int mc_file_backing_get(struct mc_file *f, int *ret_fd, enum mc_tier *ret_tier)
 {
-	struct mc_store *s = f->store;
 	enum mc_tier tier;
 	int fd, r = take(f, &tier);
 
@@ -172,11 +179,8 @@ int mc_file_backing_get(struct mc_file *f, int *ret_fd, enum mc_tier *ret_tier)
 		mc_file_backing_put(f, tier);
 		return -EAGAIN;
 	}
-	if (tier == MC_TIER_DRAM) {
-		mc_mutex_lock(&s->lock);
-		note_use_locked(s, f);
-		mc_mutex_unlock(&s->lock);
-	}
+	if (tier == MC_TIER_DRAM)
+		note_use(f->store, f);
 	*ret_fd = fd;
 	*ret_tier = tier;
 	return 0;

@@ -22,6 +22,7 @@
 
 #include <stdatomic.h>
 
+#define MC_MAX_WORKERS 4
 #define MC_RUN_SHIFT 3 /* NVMe space is evicted in runs of 8 blocks */
 #define MC_RUN_BLOCKS (1u << MC_RUN_SHIFT)
 
@@ -107,6 +108,7 @@ struct mc_store {
 	struct mc_cond wake;        /* workers */
 	struct mc_cond tick;        /* the maintenance thread */
 	struct mc_cond left;        /* a file has left the table */
+	struct mc_cond verify_more; /* the verifier */
 	struct mc_mutex event_lock; /* a leaf: guards limits */
 	struct mc_event_limit {
 		const char *event; /* a literal; NULL: not used yet */
@@ -126,7 +128,7 @@ struct mc_store {
 	struct mc_queue no_room;     /* jobs waiting for memory */
 	struct mc_queue behind_todo; /* pairs whose blocks found the backlog full */
 	struct mc_queue idle;        /* files whose images may be closed, the oldest first */
-	struct mc_queue verify;      /* NVMe images to read through, for the maintenance thread */
+	struct mc_queue verify;      /* NVMe images to read through, for the verifier */
 	unsigned sleeping;           /* workers with nothing to do */
 	unsigned in_flight;          /* jobs started and not finished, but for: */
 	unsigned gathering;     /* jobs of derived files, which wait for jobs of the other kind */
@@ -139,8 +141,8 @@ struct mc_store {
 	/* Set at open. */
 	unsigned max_in_flight, max_gathering, max_prefetch, max_window, max_behind, max_idle;
 	unsigned n_workers;
-	pthread_t workers[4];
-	pthread_t keeper;
+	pthread_t threads[MC_MAX_WORKERS + 2]; /* the keeper, the verifier, workers */
+	unsigned n_threads;
 };
 
 static inline struct mc_pair *mc_pair_of(struct mc_policy_entry *e)
@@ -237,6 +239,9 @@ void mc_fetch_urgent_locked(struct mc_job *job, uint64_t deadline_ns);
 /* Frees some DRAM; bytes, or 0 when nothing may leave now. */
 uint64_t mc_evict_dram(struct mc_store *s) MC_EXCLUDES(s->lock);
 uint64_t mc_evict_nvme(struct mc_store *s) MC_EXCLUDES(s->lock);
+
+/* store-verify.c */
+void *mc_verify_main(void *store);
 
 /* store-behind.c */
 /* Writes a VALID block to NVMe from its DRAM image, later when the backlog is full. */

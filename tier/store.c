@@ -3,8 +3,7 @@
  *
  * Workers run completions first, then jobs somebody waits for, then prefetch; jobs start only while
  * fewer than max_in_flight are under way. The keeper thread does what must not delay a reader:
- * reading adopted NVMe images through, looking at held images again, and waking jobs that wait for
- * memory.
+ * looking at held images again and waking jobs that wait for memory.
  */
 #include "tier/store-impl.h"
 
@@ -159,32 +158,6 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-/* Reads one adopted image through; the file is referenced by the queue. */
-static void verify_one(struct mc_store *s, struct mc_file *f)
-{
-	uint64_t before, after;
-	int r;
-
-	before = mc_nvme_present_blocks(f->nvme);
-	r = mc_nvme_verify(f->nvme);
-	after = mc_nvme_present_blocks(f->nvme);
-	if (r < 0)
-		mc_event_nvme(s, f, "nvme-verify-failed",
-			"cannot be read through: %s; it is served block by block", strerror(-r));
-	if (after < before) {
-		mc_event_nvme(s, f, "nvme-bad-blocks",
-			"%llu damaged blocks dropped; they are fetched again when read",
-			(unsigned long long)(before - after));
-		mc_mutex_lock(&s->lock);
-		s->st.bad_blocks += before - after;
-		mc_mutex_unlock(&s->lock);
-	}
-	mc_mutex_lock(&s->lock);
-	f->verify_queued = false;
-	mc_mutex_unlock(&s->lock);
-	mc_file_put(f);
-}
-
 static void *keeper(void *arg)
 {
 	struct mc_store *s = arg;
@@ -192,23 +165,7 @@ static void *keeper(void *arg)
 
 	pthread_setname_np(pthread_self(), "mc-keeper");
 	mc_mutex_lock(&s->lock);
-	while (!s->stopping || s->verify.head != NULL) {
-		struct mc_work *w = s->verify.head;
-
-		if (w != NULL) {
-			struct mc_file *f = (struct mc_file *)((char *)w -
-				offsetof(struct mc_file, verify_work));
-			bool stopping = s->stopping;
-
-			mc_queue_take(&s->verify, w);
-			mc_mutex_unlock(&s->lock);
-			if (stopping)
-				mc_file_put(f);
-			else
-				verify_one(s, f);
-			mc_mutex_lock(&s->lock);
-			continue;
-		}
+	while (!s->stopping) {
 		mc_cond_wait_until(&s->tick, &s->lock,
 			s->no_room.head != NULL ? mc_now_ns() + TICK_NS : next_reap);
 		mc_store_room_locked(s);
@@ -257,8 +214,8 @@ static void set_bounds(struct mc_store *s)
 	s->max_behind = eighth < 4 ? 4 : eighth < 64 ? (unsigned)eighth : 64;
 	s->max_idle = mc_store_max_idle();
 	s->n_workers = s->opts.workers > 0 ? s->opts.workers : default_workers();
-	if (s->n_workers > 4)
-		s->n_workers = 4;
+	if (s->n_workers > MC_MAX_WORKERS)
+		s->n_workers = MC_MAX_WORKERS;
 }
 
 static void adopt_dram(void *ctx, const struct mc_file_id *id)
@@ -322,6 +279,7 @@ static void store_free(struct mc_store *s, bool keep_dram)
 	free(s->hash);
 	if (s->zeros != NULL)
 		munmap(s->zeros, MC_BLOCK_SIZE);
+	mc_cond_done(&s->verify_more);
 	mc_cond_done(&s->left);
 	mc_cond_done(&s->tick);
 	mc_cond_done(&s->wake);
@@ -330,34 +288,33 @@ static void store_free(struct mc_store *s, bool keep_dram)
 	free(s);
 }
 
-static void join_all(struct mc_store *s, unsigned n_workers, bool with_keeper)
+/* Also when not all were started. */
+static void join_all(struct mc_store *s)
 {
 	mc_mutex_lock(&s->lock);
 	s->stopping = true;
 	mc_cond_broadcast(&s->wake);
 	mc_cond_broadcast(&s->tick);
+	mc_cond_broadcast(&s->verify_more);
 	mc_mutex_unlock(&s->lock);
-	if (with_keeper)
-		pthread_join(s->keeper, NULL);
-	for (unsigned i = 0; i < n_workers; i++)
-		pthread_join(s->workers[i], NULL);
+	if (s->nvme != NULL)
+		mc_nvme_verify_stop(s->nvme);
+	for (unsigned i = 0; i < s->n_threads; i++)
+		pthread_join(s->threads[i], NULL);
 }
 
 static int start_threads(struct mc_store *s)
 {
-	unsigned i;
-	int r;
+	int r = 0;
 
-	for (i = 0; i < s->n_workers; i++) {
-		r = -pthread_create(&s->workers[i], NULL, worker, s);
-		if (r < 0)
-			goto fail;
+	for (unsigned i = 0; r == 0 && i < s->n_workers + 2; i++) {
+		void *(*run)(void *) = i == 0 ? keeper : i == 1 ? mc_verify_main : worker;
+
+		r = -pthread_create(&s->threads[i], NULL, run, s);
+		s->n_threads += r == 0;
 	}
-	r = -pthread_create(&s->keeper, NULL, keeper, s);
-	if (r == 0)
-		return 0;
-fail:
-	join_all(s, i, false);
+	if (r < 0)
+		join_all(s);
 	return r;
 }
 
@@ -373,6 +330,7 @@ int mc_store_open(const struct mc_store_opts *opts, struct mc_store **ret, struc
 	mc_cond_init(&s->wake);
 	mc_cond_init(&s->tick);
 	mc_cond_init(&s->left);
+	mc_cond_init(&s->verify_more);
 	s->opts = *opts;
 	set_bounds(s);
 	s->hash_size = 1024;
@@ -397,7 +355,7 @@ fail:
 
 void mc_store_close(struct mc_store *s, bool keep_dram)
 {
-	join_all(s, s->n_workers, true);
+	join_all(s);
 	store_free(s, keep_dram);
 }
 
