@@ -11,6 +11,21 @@ struct mc_sha256 {
 	EVP_MD_CTX *ctx; /* owned */
 };
 
+/*
+ * ISA-L leaves the upper halves of the vector registers in use, after which the SSE code of the
+ * SHA-256 that follows runs a fifth slower.
+ */
+static void end_vectors(void)
+{
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx"))
+		__asm__ volatile("vzeroupper" ::
+					 : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6",
+				 "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13",
+				 "xmm14", "xmm15");
+#endif
+}
+
 /* ISA-L's crc32_iscsi takes an int length and neither inverts on entry nor on exit. */
 uint32_t mc_crc32c(uint32_t crc, const void *buf, size_t len)
 {
@@ -24,6 +39,7 @@ uint32_t mc_crc32c(uint32_t crc, const void *buf, size_t len)
 		p += n;
 		len -= n;
 	}
+	end_vectors();
 	return ~c;
 }
 
