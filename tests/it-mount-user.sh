@@ -16,6 +16,13 @@ cp "$mooncakefs" "$MC_TMP/mooncakefs"
 chmod 755 "$MC_TMP"
 chown -R 65534:65534 "$MC_TMP"/{remote,mnt,source}
 
+# What another user could write to is no place for a tier.
+mkdir -m 777 /dev/shm/mooncakefs-65533 || fail 'a directory of root in the place of a tier'
+setpriv --reuid=65533 --regid=65533 --clear-groups "$MC_TMP/mooncakefs" mount -f "$mnt" --remote "$remote" \
+	--dram 64MiB >"$MC_TMP/log" 2>&1 && fail 'mounted with a tier that others can write to'
+rmdir /dev/shm/mooncakefs-65533
+grep -q 'only user 65533 can write to' "$MC_TMP/log" || fail "refusal: $(cat "$MC_TMP/log")"
+
 "${user[@]}" "$MC_TMP/mooncakefs" mount -f "$mnt" --remote "$remote" --dram 64MiB >"$MC_TMP/log" 2>&1 &
 mount_pid=$!
 until grep -q event=mounted "$MC_TMP/log"; do

@@ -80,6 +80,25 @@ static bool in_use(const char *dir)
 	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }
 
+/* Anybody may make names in /dev/shm: what lies there already must be ours alone, or another user
+ * could change what readers get. */
+static int make_private(const char *dir, struct mc_err *err)
+{
+	struct stat st;
+	int r;
+
+	if ((mkdir(dir, 0700) < 0 && errno != EEXIST) || lstat(dir, &st) < 0) {
+		r = -errno;
+		return mc_err_set(err, r, "DRAM tier: %s: %s", dir, strerror(-r));
+	}
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022) != 0)
+		return mc_err_set(err, -EACCES,
+			"DRAM tier: %s must be a directory that only user %u can write to; "
+			"remove it",
+			dir, (unsigned)geteuid());
+	return 0;
+}
+
 /*
  * Where the DRAM tier of this mount lies: one place for each pair of remote and mountpoint, so that
  * a restarted daemon finds what a crashed one left. Who cannot mount a tmpfs gets a directory on
@@ -100,10 +119,9 @@ static int choose_dram_dir(struct mount *m, struct mc_err *err)
 		snprintf(parent, sizeof(parent), "/run/mooncakefs");
 	else
 		snprintf(parent, sizeof(parent), "/dev/shm/mooncakefs-%u", (unsigned)geteuid());
-	if (mkdir(parent, 0700) < 0 && errno != EEXIST) {
-		r = -errno;
-		return mc_err_set(err, r, "DRAM tier: %s: %s", parent, strerror(-r));
-	}
+	r = make_private(parent, err);
+	if (r < 0)
+		return r;
 	snprintf(m->dram_dir, sizeof(m->dram_dir), "%s/%s", parent, hex);
 	/* After a lazy unmount the old daemon keeps its tier until its last reader is gone. */
 	for (int i = 1; in_use(m->dram_dir) && i < DRAM_DIRS; i++)
