@@ -8,9 +8,11 @@
 
 #include "manifest/layout.h"
 #include "manifest/preset.h"
+#include "manifest/profile.h"
 #include "tier/cleanup.h"
 
 #define FOLDER "layouts"
+#define PROFILES "profiles"
 #define SUFFIX ".json"
 #define PATH_BYTES (sizeof(FOLDER) + 1 + MC_NAME_MAX + sizeof(SUFFIX))
 
@@ -69,6 +71,22 @@ int mc_layouts_get(
 		return mc_err_set(err, -ENOENT, "\"%.64s\" is no name of a layout", name);
 	snprintf(path, sizeof(path), "%s/%s%s", FOLDER, name, SUFFIX);
 	res = mc_remote_get(r, path, MC_LAYOUT_MAX_BYTES, &buf, ret_len, err);
+	if (res == 0)
+		*ret = buf;
+	return res;
+}
+
+int mc_profiles_get(
+	struct mc_remote *r, const char *name, char **ret, size_t *ret_len, struct mc_err *err)
+{
+	char path[PATH_BYTES + sizeof(PROFILES)];
+	void *buf;
+	int res;
+
+	if (!name_good(name))
+		return mc_err_set(err, -ENOENT, "\"%.64s\" is no name of a profile", name);
+	snprintf(path, sizeof(path), "%s/%s/%s%s", FOLDER, PROFILES, name, SUFFIX);
+	res = mc_remote_get(r, path, MC_PROFILE_MAX_BYTES, &buf, ret_len, err);
 	if (res == 0)
 		*ret = buf;
 	return res;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "manifest/json.h"
+#include "manifest/preset-engine.h"
 
 static const struct {
 	const char *architecture, *model_type, *family;
@@ -133,13 +134,16 @@ static int make_mesh(json_t *root, const char *family, uint32_t *n, struct mc_er
 	return r;
 }
 
-int mc_preset_open(const char *family, const char *name, struct mc_layout **ret, struct mc_err *err)
+static int open_preset(
+	const char *family, const char *name, bool tied, struct mc_layout **ret, struct mc_err *err)
 {
 	const struct mc_preset_text *t = mc_preset_texts;
 	uint32_t sizes[N_AXES] = {0};
 	json_t *root = NULL;
 	char *text = NULL;
-	int r = parse_name(name, sizes, err);
+	char mesh[64];
+	bool engine = mc_preset_engine_mesh(name, mesh, sizeof(mesh));
+	int r = parse_name(engine ? mesh : name, sizes, err);
 
 	if (r < 0)
 		return r;
@@ -150,6 +154,8 @@ int mc_preset_open(const char *family, const char *name, struct mc_layout **ret,
 	r = mc_json_load(t->text, t->len, 16, &root, err);
 	if (r == 0)
 		r = make_mesh(root, family, sizes, err);
+	if (r == 0 && engine)
+		r = mc_preset_engine_emit(root, family, tied, err);
 	if (r == 0) {
 		json_object_set_new(root, "name", json_string(name));
 		text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
@@ -160,11 +166,19 @@ int mc_preset_open(const char *family, const char *name, struct mc_layout **ret,
 	return r;
 }
 
+int mc_preset_open(const char *family, const char *name, struct mc_layout **ret, struct mc_err *err)
+{
+	return open_preset(family, name, false, ret, err);
+}
+
 int mc_preset_layout(
 	const json_t *config, const char *name, struct mc_layout **ret, struct mc_err *err)
 {
 	const char *family;
 	int r = mc_preset_family(config, &family, err);
 
-	return r < 0 ? r : mc_preset_open(family, name, ret, err);
+	return r < 0
+		? r
+		: open_preset(family, name,
+			  json_is_true(json_object_get(config, "tie_word_embeddings")), ret, err);
 }

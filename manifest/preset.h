@@ -17,7 +17,8 @@ extern const struct mc_preset_text mc_preset_texts[]; /* ends with a NULL name *
 int mc_preset_family(const json_t *config, const char **ret, struct mc_err *err);
 
 /*
- * The family's layout on the mesh called name: dp, pp, tp and ep, each at most once, joined by '-'.
+ * The family's layout on the mesh called name: dp, pp, tp and ep, each at most once, joined by '-';
+ * with "-vllm" behind it (tp4-vllm) as that engine's sharded state.
  * ep alone spreads experts over data-parallel ranks; with tp it lies inside tp (tp % ep == 0), or
  * over dp × tp. -ENOENT: name is no mesh name, or the family is unknown; -EINVAL: the axes do not
  * go together.

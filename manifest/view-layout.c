@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "manifest/json.h"
+#include "manifest/profile.h"
 #include "tier/cleanup.h"
 
 #define CONFIG_DEPTH 64
@@ -140,6 +141,34 @@ static int check_sharded(const struct mc_layout *layout, struct mc_err *err)
 	return 0;
 }
 
+/* A sharded state is what its profile says, or is not served. */
+static int check_profile(struct mc_view_layout *l, const struct mc_view_in *in,
+	const json_t *config, struct mc_err *err)
+{
+	const char *name = mc_layout_profile(l->layout);
+	struct mc_profile *built = NULL;
+	uint32_t world = mc_layout_world(l->layout);
+	int r = 0;
+
+	if (mc_layout_style(l->layout) != MC_STYLE_SHARDED)
+		return 0;
+	if (name[0] == '\0')
+		return mc_err_set(err, -EINVAL, "style sharded-state needs a profile");
+	if (in->profile == NULL)
+		r = mc_profile_builtin(name, config, world, &built, err);
+	for (uint32_t i = 0; i < world && r == 0; i++) {
+		struct mc_rank_tensors t;
+
+		r = mc_sharding_rank(l->sharding, i, &t, err);
+		if (r < 0)
+			break;
+		r = mc_profile_check(in->profile != NULL ? in->profile : built, &t, i, err);
+		mc_rank_tensors_done(&t);
+	}
+	mc_profile_free(built);
+	return r == -ENOENT ? -EINVAL : r;
+}
+
 static int compile(struct mc_view_layout *l, const struct mc_view_in *in, struct mc_err *err)
 {
 	struct mc_layout_in li = {.layout = l->layout};
@@ -160,6 +189,8 @@ static int compile(struct mc_view_layout *l, const struct mc_view_in *in, struct
 		li.n_tensors = l->n_tensors;
 		r = mc_layout_compile(&li, &l->sharding, err);
 	}
+	if (r == 0)
+		r = check_profile(l, in, config, err);
 	json_decref(config);
 	return r == -EBADMSG ? mc_err_prefix(err, -EINVAL, "config.json") : r;
 }

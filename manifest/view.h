@@ -19,6 +19,7 @@
 #define MC_VIEW_MAX_HEADER UINT64_C(20000000)
 #define MC_VIEW_RANK_NAME 32 /* bytes of "rank-00000", NUL included */
 
+struct mc_profile;
 struct mc_view_layout; /* a checkpoint under a layout; reference-counted */
 
 struct mc_view_in {
@@ -26,7 +27,9 @@ struct mc_view_in {
 	const char *config;           /* config.json, config_len bytes; NULL = none */
 	size_t config_len;
 	struct mc_layout *layout; /* taken over, in every case */
-	uint64_t max_header;      /* bytes, 0 = MC_VIEW_MAX_HEADER */
+	/* What the document's profile names, if it is not built in; NULL = not known. */
+	const struct mc_profile *profile;
+	uint64_t max_header; /* bytes, 0 = MC_VIEW_MAX_HEADER */
 };
 /* Compiles the layout. -EINVAL: it does not fit the checkpoint, with a text; -ENOMEM. */
 int mc_view_layout_open(

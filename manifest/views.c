@@ -16,6 +16,7 @@
 
 #include "manifest/json.h"
 #include "manifest/preset.h"
+#include "manifest/profile.h"
 #include "manifest/whole-file.h"
 #include "tier/cleanup.h"
 #include "tier/lock.h"
@@ -259,6 +260,22 @@ static int document(
 	return r < 0 ? r : mc_layout_parse(text, len, ret, err);
 }
 
+/* *ret stays NULL where the layout needs none or the remote has none: it may be built in. */
+static int registered_profile(struct mc_views *vs, const struct mc_layout *layout,
+	struct mc_profile **ret, struct mc_err *err)
+{
+	cleanup_free char *text = NULL;
+	size_t len;
+	int r;
+
+	if (mc_layout_profile(layout)[0] == '\0')
+		return 0;
+	r = mc_profiles_get(vs->remote, mc_layout_profile(layout), &text, &len, NULL);
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? r : mc_profile_parse(text, len, ret, err);
+}
+
 /* Takes layout over. */
 static int compiled(struct mc_views *vs, const struct model *x, struct mc_layout *layout,
 	struct mc_view_layout **ret, struct mc_err *err)
@@ -267,6 +284,7 @@ static int compiled(struct mc_views *vs, const struct model *x, struct mc_layout
 		.config = x->config,
 		.config_len = x->config_len,
 		.layout = layout};
+	struct mc_profile *profile = NULL;
 	uint8_t digest[MC_SHA256_SIZE];
 	int r = mc_layout_digest(layout, digest);
 
@@ -279,7 +297,14 @@ static int compiled(struct mc_views *vs, const struct model *x, struct mc_layout
 		mc_layout_free(layout);
 		return 0;
 	}
+	r = registered_profile(vs, layout, &profile, err);
+	if (r < 0) {
+		mc_layout_free(layout);
+		return r;
+	}
+	in.profile = profile;
 	r = mc_view_layout_open(&in, ret, err);
+	mc_profile_free(profile);
 	if (r == 0)
 		layout_remember(vs, *ret);
 	return r;

@@ -37,6 +37,9 @@ int mc_layouts_list(struct mc_remote *r, mc_catalogue_each *each, void *ctx, str
 /* The document (free()). -ENOENT, -EFBIG. */
 int mc_layouts_get(
 	struct mc_remote *r, const char *name, char **ret, size_t *ret_len, struct mc_err *err);
+/* The same for an engine's profile: layouts/profiles/<name>.json. */
+int mc_profiles_get(
+	struct mc_remote *r, const char *name, char **ret, size_t *ret_len, struct mc_err *err);
 /* The document as a file to be shown: <name>.json, entry 1 of a view. -ENOENT, -EFBIG. */
 int mc_layouts_file(
 	struct mc_remote *r, const char *name, struct mc_view **ret, struct mc_err *err);

@@ -43,6 +43,11 @@ done
 for mesh in tp1 tp2-pp2; do
 	views check mixtral "$mesh" "$mnt/views/acme/mixtral-tp4@r1/$mesh" || fail "from parts to $mesh"
 done
+for model in llama tied; do
+	views sharded "$model" 4 "$mnt/views/acme/$model/tp4-vllm" || fail "sharded state of $model"
+done
+[ -f "$mnt/views/acme/llama/tp4-vllm/config.json" ] || fail 'files beside a sharded state'
+! ls "$mnt/views/acme/mixtral/tp4-vllm" 2>/dev/null || fail 'sharded state without a profile'
 cmp "$mnt/layouts/llama-qkv.json" "$MC_TMP/llama-qkv.json" || fail 'layouts/'
 [ "$(ls "$mnt/layouts")" = llama-qkv.json ] || fail 'list of layouts/'
 grep -q self_attn.qkv_proj.weight "$mnt/views/acme/llama/llama-qkv/rank-00001/model.safetensors" ||

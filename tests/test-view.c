@@ -1,5 +1,6 @@
 /* Views: any range of a file is what copying element by element gives; names, splits, refusals. */
 #include "manifest/dtype.h"
+#include "manifest/profile.h"
 #include "manifest/safetensors.h"
 #include "manifest/view-build.h"
 #include "tests/sample-manifest.h"
@@ -88,10 +89,13 @@ static struct mc_manifest *checkpoint(void)
 	return m;
 }
 
+static const struct mc_profile *profile; /* of the layouts opened next */
+
 static int open_layout(
 	const char *more, uint64_t max_header, struct mc_view_layout **ret, struct mc_err *err)
 {
-	struct mc_view_in in = {.manifest = checkpoint(), .max_header = max_header};
+	struct mc_view_in in = {
+		.manifest = checkpoint(), .profile = profile, .max_header = max_header};
 	char text[4096];
 	int r;
 
@@ -397,23 +401,44 @@ START_TEST(subset_has_whole_tensors_and_an_index)
 }
 END_TEST
 
+/* What each of the two ranks holds. */
+static const char rank_profile[] =
+	"{\"format\":\"engine-profile\",\"version\":1,\"engine\":\"e\",\"engine_version\":\"1\","
+	"\"tensors\":{"
+	"\"emb\":{\"dtype\":\"BF16\",\"shape\":[6,6]},\"q\":{\"dtype\":\"BF16\",\"shape\":[4,6]},"
+	"\"k\":{\"dtype\":\"BF16\",\"shape\":[2,6]},\"norm\":{\"dtype\":\"F32\",\"shape\":[6]},"
+	"\"exp.0.w\":{\"dtype\":\"F32\",\"shape\":[4,2]},"
+	"\"exp.1.w\":{\"dtype\":\"F32\",\"shape\":[4,2]},"
+	"\"scalar\":{\"dtype\":\"F64\",\"shape\":[]},\"wide\":{\"dtype\":\"U8\",\"shape\":[3,10]},"
+	"\"big\":{\"dtype\":\"U8\",\"shape\":[1200,500]}}}";
+
 START_TEST(sharded_state_is_one_directory)
 {
 	char more[2048];
+	struct mc_profile *p;
 	struct mc_view_layout *l;
 	struct mc_err err = {0};
 	struct mc_view *v;
 	uint32_t entry;
+	int r;
 
-	snprintf(more, sizeof(more), "%s,\"emit\":{\"style\":\"sharded-state\",\"profile\":\"\"}",
+	snprintf(more, sizeof(more), "%s,\"emit\":{\"style\":\"sharded-state\",\"profile\":\"p\"}",
 		cuts);
-	ck_assert_int_eq(open_layout(more, 0, &l, &err), 0);
+	ck_assert_int_eq(open_layout(more, 0, &l, &err), -EINVAL);
+	ck_assert_str_eq(err.text, "no profile \"p\"");
+	err.text[0] = '\0';
+	ck_assert_int_eq(mc_profile_parse(rank_profile, strlen(rank_profile), &p, &err), 0);
+	profile = p;
+	r = open_layout(more, 0, &l, &err);
+	ck_assert_msg(r == 0, "%s", err.text);
 	ck_assert_uint_eq(mc_view_layout_ranks(l), 0);
 	ck_assert_int_eq(mc_view_open(l, 0, &v, &err), 0);
 	ck_assert_int_eq(mc_manifest_walk(v->tree, "model-rank-1-part-0.safetensors", &entry), 0);
 	check_file(l, 1, &v->file[v->where[entry]]);
 	mc_view_unref(v);
 	mc_view_layout_unref(l);
+	mc_profile_free(p);
+	profile = NULL;
 }
 END_TEST
 

@@ -3,6 +3,7 @@
 view_checks.py make MODEL DIR          writes a small patterned checkpoint of that make
 view_checks.py meshes MODEL            prints the meshes it is checked on
 view_checks.py check MODEL MESH VIEW   every rank of VIEW/ has the slicer's tensors, byte for byte
+view_checks.py sharded MODEL TP VIEW   the same for vLLM's sharded state
 view_checks.py blocks FILE             pread at random places, mmap and read give the same bytes
 """
 import hashlib
@@ -157,6 +158,40 @@ def check(name, mesh, view):
     print(f"{name} {mesh}: {count} tensors of {len(want)} ranks")
 
 
+def sharded(name, tp, view):
+    """vLLM's sharded state of a dense model: fused tensors are the slicer's parts one after the other."""
+    model, tp = model_of(name), int(tp)
+    table = [(n, d, list(s)) for n, d, s in models.tensors(model.config)]
+    sliced = slicer.Model(model.config, table)
+    parts = {}
+    for rank, tensor, of, indices, _zero in sliced.slices(slicer.Mesh(tp=tp)):
+        data = checkpoints.pattern(of, 0, checkpoints.nbytes("BF16", sliced.shape[of]))
+        parts[rank, tensor] = cut(data, sliced.shape[of], 2, indices)
+    for rank in range(tp):
+        path = os.path.join(view, f"model-rank-{rank}-part-0.safetensors")
+        head, start = header(path)
+        head.pop("__metadata__")
+        with open(path, "rb") as f:
+            data = f.read()
+        for i in range(model.config["num_hidden_layers"]):
+            layer = f"model.layers.{i}."
+            for fused, names in (("self_attn.qkv_proj.weight", "self_attn.%s_proj.weight"),
+                                 ("mlp.gate_up_proj.weight", "mlp.%s_proj.weight")):
+                of = ("q", "k", "v") if "attn" in fused else ("gate", "up")
+                begin, end = (start + x for x in head.pop(layer + fused)["data_offsets"])
+                want = b"".join(parts[rank, layer + names % x] for x in of)
+                assert data[begin:end] == want, (rank, layer + fused)
+            for scale in ("_k_scale", "_prob_scale", "_q_scale", "_v_scale"):
+                t = head.pop(layer + "self_attn.attn." + scale)
+                begin, end = (start + x for x in t["data_offsets"])
+                assert (t["dtype"], t["shape"]) == ("F32", []), t
+                assert data[begin:end] == struct.pack("<f", 1.0), (rank, scale)
+        begin, end = (start + x for x in head["lm_head.weight"]["data_offsets"])
+        tied = model.config["tie_word_embeddings"]
+        assert ("model.embed_tokens.weight" in head) == (not tied), sorted(head)
+        assert data[begin:end] == parts[rank, "model.embed_tokens.weight" if tied else "lm_head.weight"]
+
+
 def blocks(path):
     with open(path, "rb") as f:
         whole = f.read()
@@ -184,7 +219,7 @@ def main():
     elif command == "models":
         print("\n".join(CASES))
     else:
-        {"make": make, "check": check, "blocks": blocks}[command](*args)
+        {"make": make, "check": check, "sharded": sharded, "blocks": blocks}[command](*args)
 
 
 if __name__ == "__main__":
