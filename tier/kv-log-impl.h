@@ -46,7 +46,7 @@
 #define MC_KV_HEADER 128u                    /* bytes */
 #define MC_KV_KEY_MAX 4096u                  /* bytes */
 #define MC_KV_CRC_MAX 14000u                 /* MiB of the largest object: one journal record */
-#define MC_KV_OP_BUCKETS 4096u
+#define MC_KV_OP_BUCKETS 65536u
 
 enum mc_kv_seg_state {
 	MC_KV_SEG_FREE,
@@ -84,7 +84,7 @@ struct mc_kv_op {
 	struct mc_kv_op *next;          /* queue, or group */
 	unsigned file;                  /* of its group */
 	unsigned attempts;
-	uint32_t bucket;
+	uint64_t hash; /* of the key, while chained */
 	bool cancelled;
 	int res;
 };

@@ -40,21 +40,29 @@ struct mc_kv_op *mc_kv_list_take(struct mc_kv_op_list *l)
 	return op;
 }
 
-static uint32_t bucket_of(const char *key)
+static struct mc_kv_op **bucket_of(struct mc_kv_log *log, uint64_t hash)
 {
-	return (uint32_t)(mc_kv_key_hash(key) % MC_KV_OP_BUCKETS);
+	return &log->op_buckets[hash % MC_KV_OP_BUCKETS];
 }
 
-static void chain_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock)
+static bool has_key(const struct mc_kv_op *op, uint64_t hash, const char *key)
 {
-	op->bucket = bucket_of(mc_kv_op_key(op));
-	op->chain = log->op_buckets[op->bucket];
-	log->op_buckets[op->bucket] = op;
+	return op->hash == hash && strcmp(mc_kv_op_key(op), key) == 0;
+}
+
+static void chain_locked(struct mc_kv_log *log, struct mc_kv_op *op, uint64_t hash)
+	MC_REQUIRES(log->lock)
+{
+	struct mc_kv_op **at = bucket_of(log, hash);
+
+	op->hash = hash;
+	op->chain = *at;
+	*at = op;
 }
 
 static void unchain_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock)
 {
-	struct mc_kv_op **at = &log->op_buckets[op->bucket];
+	struct mc_kv_op **at = bucket_of(log, op->hash);
 
 	while (*at != op)
 		at = &(*at)->chain;
@@ -71,7 +79,7 @@ static void enter_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES
 	else
 		log->oldest = op;
 	log->newest = op;
-	chain_locked(log, op);
+	chain_locked(log, op, op->hash);
 }
 
 static void leave_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock)
@@ -127,10 +135,11 @@ void mc_kv_op_fail(struct mc_kv_log *log, struct mc_kv_op *op, int res)
 
 bool mc_kv_ops_cancel_locked(struct mc_kv_log *log, const char *key, const uint8_t *version)
 {
+	uint64_t hash = mc_kv_key_hash(key);
 	bool any = false;
 
-	for (struct mc_kv_op *op = log->op_buckets[bucket_of(key)]; op != NULL; op = op->chain) {
-		if (op->cancelled || strcmp(mc_kv_op_key(op), key) != 0)
+	for (struct mc_kv_op *op = *bucket_of(log, hash); op != NULL; op = op->chain) {
+		if (op->cancelled || !has_key(op, hash, key))
 			continue;
 		if (version != NULL && memcmp(op->meta.version, version, 16) != 0)
 			continue;
@@ -142,11 +151,13 @@ bool mc_kv_ops_cancel_locked(struct mc_kv_log *log, const char *key, const uint8
 
 int mc_kv_ops_rename_locked(struct mc_kv_log *log, const char *from, const char *to)
 {
-	for (struct mc_kv_op *op = log->op_buckets[bucket_of(from)], *next; op != NULL; op = next) {
+	uint64_t hash = mc_kv_key_hash(from), to_hash = mc_kv_key_hash(to);
+
+	for (struct mc_kv_op *op = *bucket_of(log, hash), *next; op != NULL; op = next) {
 		char *key;
 
 		next = op->chain;
-		if (op->cancelled || strcmp(mc_kv_op_key(op), from) != 0)
+		if (op->cancelled || !has_key(op, hash, from))
 			continue;
 		key = strdup(to);
 		if (key == NULL)
@@ -155,16 +166,15 @@ int mc_kv_ops_rename_locked(struct mc_kv_log *log, const char *from, const char 
 		free(op->key);
 		op->key = key;
 		op->meta.key = key;
-		chain_locked(log, op);
+		chain_locked(log, op, to_hash);
 	}
 	return 0;
 }
 
 void mc_kv_ops_supersede_locked(struct mc_kv_log *log, const struct mc_kv_op *by)
 {
-	for (struct mc_kv_op *op = log->op_buckets[bucket_of(mc_kv_op_key(by))]; op != NULL;
-		op = op->chain)
-		if (op->seq < by->seq && strcmp(mc_kv_op_key(op), mc_kv_op_key(by)) == 0)
+	for (struct mc_kv_op *op = *bucket_of(log, by->hash); op != NULL; op = op->chain)
+		if (op->seq < by->seq && has_key(op, by->hash, mc_kv_op_key(by)))
 			op->cancelled = true;
 }
 
@@ -185,6 +195,7 @@ void mc_kv_log_put(struct mc_kv_log *log, struct mc_kv_item *const *items, size_
 		}
 		op->item = item;
 		op->meta = item->meta;
+		op->hash = mc_kv_key_hash(op->meta.key);
 		mc_mutex_lock(&log->lock);
 		log->stats.put_bytes += op->meta.size;
 		if (log->dead != 0 || log->bypassed || op->meta.n_crc > MC_KV_CRC_MAX) {

@@ -9,6 +9,8 @@
  */
 #include "tier/kv-table.h"
 
+#include "tier/digest.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -16,14 +18,12 @@
 
 #define FIRST_BUCKETS 1024
 
-/* FNV-1a, 64 bit, then mixed: the low bits choose the bucket. */
+/* Two CRC32C of different starts, mixed: the low bits choose the bucket. */
 uint64_t mc_kv_key_hash(const char *key)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	size_t len = strlen(key);
+	uint64_t h = (uint64_t)mc_crc32c(0, key, len) << 32 | mc_crc32c(0x9e3779b9u, key, len);
 
-	for (const unsigned char *p = (const unsigned char *)key; *p != '\0'; p++)
-		h = (h ^ *p) * UINT64_C(0x100000001b3);
-	h ^= h >> 32;
 	h *= UINT64_C(0xd6e8feb86659fd93);
 	return h ^ h >> 32;
 }
