@@ -14,13 +14,37 @@
  */
 #include "tier/kv-log-impl.h"
 
+#include "tier/cleanup.h"
 #include "tier/io.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ATTEMPTS 3
+#define OPS_PER_HOLD 64u /* of the lock */
+
+/* Data, and for a new file its size and name. */
+static int sync_segment(struct mc_kv_log *log, struct mc_kv_segment *seg)
+{
+	cleanup_free char *dir = NULL;
+	int r = log->io->fdatasync(log->io, seg->fd);
+	bool dirty;
+
+	mc_mutex_lock(&log->lock);
+	dirty = seg->name_dirty;
+	mc_mutex_unlock(&log->lock);
+	if (r != 0 || !dirty)
+		return r;
+	if (asprintf(&dir, "%s/segments", log->dir) < 0)
+		return -ENOMEM;
+	r = mc_io_sync_dir(log->io, dir);
+	mc_mutex_lock(&log->lock);
+	seg->name_dirty = r != 0;
+	mc_mutex_unlock(&log->lock);
+	return r;
+}
 
 static void sync_file(struct mc_kv_log *log, struct mc_kv_file *f)
 {
@@ -28,18 +52,17 @@ static void sync_file(struct mc_kv_log *log, struct mc_kv_file *f)
 
 	mc_mutex_lock(&log->lock);
 	/* A sync of an earlier group failed: what this group wrote may be among what was lost. */
-	failed = f->seg != NULL && f->seg->failed;
+	failed = f->seg != NULL && mc_kv_segment_failed(f->seg);
 	if (f->res == 0 && failed)
 		f->res = -EIO;
 	mc_mutex_unlock(&log->lock);
 	if (f->res != 0)
 		return;
-	f->res =
-		f->seg != NULL ? log->io->fdatasync(log->io, f->seg->fd) : mc_kv_image_sync(log, f);
+	f->res = f->seg != NULL ? sync_segment(log, f->seg) : mc_kv_image_sync(log, f);
 	mc_mutex_lock(&log->lock);
 	log->stats.syncs++;
 	if (f->res != 0 && f->seg != NULL)
-		f->seg->failed = true;
+		mc_kv_segment_set_failed(f->seg, true);
 	mc_mutex_unlock(&log->lock);
 	if (f->res != 0)
 		mc_kv_failed(log);
@@ -78,35 +101,40 @@ static void apply_put_locked(struct mc_kv_log *log, struct mc_kv_op *op, int fil
 		mc_kv_image_gone_locked(log, op->meta.version, op->loc.generation, op->meta.size);
 }
 
-/* Step 3 without the commit. What is to be tried again leaves the group. */
+/* True: to be tried again. */
+static bool apply_op_locked(struct mc_kv_log *log, struct mc_kv_group *g, struct mc_kv_op *op)
+	MC_REQUIRES(log->lock)
+{
+	const struct mc_kv_file *f = &g->files[op->file];
+
+	if (f->seg != NULL)
+		f->seg->writers--;
+	if (op->item == NULL) {
+		apply_copy_locked(log, op, f->res);
+		return false;
+	}
+	apply_put_locked(log, op, f->res);
+	return f->res != 0 && !op->cancelled && ++op->attempts < ATTEMPTS;
+}
+
+/* Step 3 without the commit. What is to be tried again leaves the group. The lock is let go now and
+ * then: the packer must not wait for thousands of records. */
 static void apply_group(struct mc_kv_log *log, struct mc_kv_group *g)
 {
 	struct mc_kv_op_list over;
+	struct mc_kv_op *op;
 
 	mc_kv_list_init(&over);
-	mc_mutex_lock(&log->lock);
-	for (struct mc_kv_op *op; (op = mc_kv_list_take(&g->ops)) != NULL;) {
-		const struct mc_kv_file *f = &g->files[op->file];
-
-		if (f->seg != NULL)
-			f->seg->writers--;
-		if (op->item == NULL) {
-			apply_copy_locked(log, op, f->res);
-		} else {
-			apply_put_locked(log, op, f->res);
-			if (f->res != 0 && !op->cancelled && ++op->attempts < ATTEMPTS) {
-				mc_kv_list_add(&log->retry, op);
-				continue;
-			}
-		}
-		mc_kv_list_add(&over, op);
+	while (g->ops.first != NULL) {
+		mc_mutex_lock(&log->lock);
+		for (unsigned i = 0; i < OPS_PER_HOLD && (op = mc_kv_list_take(&g->ops)) != NULL;
+			i++)
+			mc_kv_list_add(apply_op_locked(log, g, op) ? &log->retry : &over, op);
+		if (log->retry.first != NULL)
+			mc_cond_signal(&log->work);
+		mc_mutex_unlock(&log->lock);
 	}
-	if (log->retry.first != NULL)
-		mc_cond_signal(&log->work);
-	mc_mutex_unlock(&log->lock);
-	g->ops.first = NULL;
-	mc_kv_list_init(&g->ops);
-	for (struct mc_kv_op *op; (op = mc_kv_list_take(&over)) != NULL;)
+	while ((op = mc_kv_list_take(&over)) != NULL)
 		mc_kv_list_add(&g->ops, op);
 }
 
@@ -138,12 +166,7 @@ static void end_group(struct mc_kv_log *log, struct mc_kv_group *g, int committe
 		if (op->item != NULL && op->res == 0)
 			op->res = committed;
 	}
-	mc_mutex_lock(&log->lock);
-	for (struct mc_kv_op *op = g->ops.first; op != NULL; op = op->next)
-		mc_kv_op_settle_locked(log, op);
-	mc_mutex_unlock(&log->lock);
-	for (struct mc_kv_op *op; (op = mc_kv_list_take(&g->ops)) != NULL;)
-		mc_kv_op_end(log, op);
+	mc_kv_ops_end(log, &g->ops);
 	for (unsigned i = 0; i < g->n_files; i++)
 		if (g->files[i].fd >= 0)
 			log->io->close(log->io, g->files[i].fd);

@@ -144,8 +144,8 @@ int mc_kv_image_write(struct mc_kv_log *log, struct mc_kv_op *op)
 	mc_mutex_lock(&log->lock);
 	log->open->files[file].fd = fd;
 	log->open->files[file].folder = m->version[0];
-	mc_kv_list_add(&log->open->ops, op);
 	mc_mutex_unlock(&log->lock);
+	mc_kv_list_add(&log->open->ops, op);
 	log->open->last_ns = mc_now_ns();
 	if (op->seq < log->open->first_seq)
 		log->open->first_seq = op->seq;

@@ -59,7 +59,8 @@ enum mc_kv_seg_state {
 struct mc_kv_segment {
 	uint32_t id, generation;
 	enum mc_kv_seg_state state;
-	bool failed;
+	bool failed;     /* atomic */
+	bool name_dirty; /* its directory entry is not durable yet */
 	int fd;          /* owned, -1 = none */
 	uint32_t head;   /* entries in it */
 	uint64_t live;   /* bytes of them */
@@ -110,7 +111,7 @@ struct mc_kv_file {
 struct mc_kv_group {
 	struct mc_kv_log *log;
 	struct mc_kv_group *next;
-	struct mc_kv_op_list ops;
+	struct mc_kv_op_list ops; /* the packer's, then the committer's */
 	struct mc_kv_file *files; /* owned */
 	unsigned n_files;
 	unsigned writing; /* packs in flight */
@@ -133,6 +134,8 @@ struct mc_kv_stream {
 	struct mc_kv_segment *seg;
 	uint64_t off;
 	struct mc_kv_pack *pack;
+	unsigned writers; /* not yet in seg's own */
+	uint64_t filled;
 	bool in_group; /* it has a file in the open group: */
 	unsigned file;
 };
@@ -233,10 +236,8 @@ static inline const char *mc_kv_op_key(const struct mc_kv_op *op)
 {
 	return op->key != NULL ? op->key : op->meta.key;
 }
-/* Its outcome is res: nobody finds it by key any more. The caller then ends it, unlocked. */
-void mc_kv_op_settle_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock);
-/* Runs done and frees. */
-void mc_kv_op_end(struct mc_kv_log *log, struct mc_kv_op *op) MC_EXCLUDES(log->lock);
+/* Runs done of ops whose res is their outcome, and frees them; the list is empty then. */
+void mc_kv_ops_end(struct mc_kv_log *log, struct mc_kv_op_list *ops) MC_EXCLUDES(log->lock);
 void mc_kv_op_fail(struct mc_kv_log *log, struct mc_kv_op *op, int res) MC_EXCLUDES(log->lock);
 /* Puts under way: cancels those of key (NULL version: any; else that one), renames them, drops
  * those older than op. True if there was one. */
@@ -301,6 +302,15 @@ void mc_kv_segments_free(struct mc_kv_log *log);
 /* A FREE segment's, or one FREEING. */
 int mc_kv_segment_remove_file(struct mc_kv_log *log, struct mc_kv_segment *seg);
 bool mc_kv_segment_empty_locked(const struct mc_kv_segment *seg);
+
+static inline bool mc_kv_segment_failed(const struct mc_kv_segment *seg)
+{
+	return __atomic_load_n(&seg->failed, __ATOMIC_RELAXED);
+}
+static inline void mc_kv_segment_set_failed(struct mc_kv_segment *seg, bool failed)
+{
+	__atomic_store_n(&seg->failed, failed, __ATOMIC_RELAXED);
+}
 
 /* ---- kv-log-pack.c */
 int mc_kv_packer_start(struct mc_kv_log *log);

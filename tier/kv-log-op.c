@@ -94,7 +94,8 @@ static void leave_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES
 		log->newest = op->older;
 }
 
-void mc_kv_op_settle_locked(struct mc_kv_log *log, struct mc_kv_op *op)
+/* Nobody finds it by key any more. */
+static void settle_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock)
 {
 	if (op->item == NULL) {
 		log->n_moving--;
@@ -102,35 +103,53 @@ void mc_kv_op_settle_locked(struct mc_kv_log *log, struct mc_kv_op *op)
 		return;
 	}
 	unchain_locked(log, op);
+	/* Removed or replaced after its record was written. */
+	if (op->res == 0 && op->cancelled)
+		op->res = -ECANCELED;
 	if (op->res < 0 && op->res != -ECANCELED)
 		log->sync_error = op->res;
 }
 
-void mc_kv_op_end(struct mc_kv_log *log, struct mc_kv_op *op)
+static void run_done(struct mc_kv_op *op)
 {
 	struct mc_kv_item *item = op->item;
 
-	if (item != NULL) {
-		item->loc = op->res == 0 ? op->loc : (struct mc_kv_loc){0};
-		item->done(item, op->res);
-		mc_mutex_lock(&log->lock);
-		leave_locked(log, op);
-		if (log->sync_waiters > 0)
-			mc_cond_broadcast(&log->moved);
-		mc_mutex_unlock(&log->lock);
+	if (item == NULL)
+		return;
+	item->loc = op->res == 0 ? op->loc : (struct mc_kv_loc){0};
+	item->done(item, op->res);
+}
+
+void mc_kv_ops_end(struct mc_kv_log *log, struct mc_kv_op_list *ops)
+{
+	mc_mutex_lock(&log->lock);
+	for (struct mc_kv_op *op = ops->first; op != NULL; op = op->next)
+		settle_locked(log, op);
+	mc_mutex_unlock(&log->lock);
+	for (struct mc_kv_op *op = ops->first; op != NULL; op = op->next)
+		run_done(op);
+	mc_mutex_lock(&log->lock);
+	for (struct mc_kv_op *op = ops->first; op != NULL; op = op->next)
+		if (op->item != NULL)
+			leave_locked(log, op);
+	if (log->sync_waiters > 0)
+		mc_cond_broadcast(&log->moved);
+	mc_mutex_unlock(&log->lock);
+	for (struct mc_kv_op *op; (op = mc_kv_list_take(ops)) != NULL;) {
+		free(op->mem);
+		free(op->key);
+		free(op);
 	}
-	free(op->mem);
-	free(op->key);
-	free(op);
 }
 
 void mc_kv_op_fail(struct mc_kv_log *log, struct mc_kv_op *op, int res)
 {
-	mc_mutex_lock(&log->lock);
+	struct mc_kv_op_list one;
+
 	op->res = res;
-	mc_kv_op_settle_locked(log, op);
-	mc_mutex_unlock(&log->lock);
-	mc_kv_op_end(log, op);
+	mc_kv_list_init(&one);
+	mc_kv_list_add(&one, op);
+	mc_kv_ops_end(log, &one);
 }
 
 bool mc_kv_ops_cancel_locked(struct mc_kv_log *log, const char *key, const uint8_t *version)
@@ -178,42 +197,46 @@ void mc_kv_ops_supersede_locked(struct mc_kv_log *log, const struct mc_kv_op *by
 			op->cancelled = true;
 }
 
+static struct mc_kv_op *make_op(struct mc_kv_item *item)
+{
+	struct mc_kv_op *op = calloc(1, sizeof(*op));
+
+	assert(strlen(item->meta.key) <= MC_KV_KEY_MAX);
+	if (op == NULL) {
+		item->loc = (struct mc_kv_loc){0};
+		item->done(item, -ENOMEM);
+		return NULL;
+	}
+	op->item = item;
+	op->meta = item->meta;
+	op->hash = mc_kv_key_hash(op->meta.key);
+	return op;
+}
+
 void mc_kv_log_put(struct mc_kv_log *log, struct mc_kv_item *const *items, size_t n)
 {
-	struct mc_kv_op_list failed;
+	struct mc_kv_op_list made, failed;
+	struct mc_kv_op *op;
 
+	mc_kv_list_init(&made);
 	mc_kv_list_init(&failed);
-	for (size_t i = 0; i < n; i++) {
-		struct mc_kv_op *op = calloc(1, sizeof(*op));
-		struct mc_kv_item *item = items[i];
-
-		assert(strlen(item->meta.key) <= MC_KV_KEY_MAX);
-		if (op == NULL) {
-			item->loc = (struct mc_kv_loc){0};
-			item->done(item, -ENOMEM);
-			continue;
-		}
-		op->item = item;
-		op->meta = item->meta;
-		op->hash = mc_kv_key_hash(op->meta.key);
-		mc_mutex_lock(&log->lock);
-		log->stats.put_bytes += op->meta.size;
-		if (log->dead != 0 || log->bypassed || op->meta.n_crc > MC_KV_CRC_MAX) {
-			op->res = op->meta.n_crc > MC_KV_CRC_MAX ? -EFBIG : -EIO;
-			enter_locked(log, op);
-			mc_kv_op_settle_locked(log, op);
-			mc_kv_list_add(&failed, op);
-		} else {
-			enter_locked(log, op);
-			mc_kv_list_add(&log->queue, op);
-		}
-		mc_mutex_unlock(&log->lock);
-	}
+	for (size_t i = 0; i < n; i++)
+		if ((op = make_op(items[i])) != NULL)
+			mc_kv_list_add(&made, op);
 	mc_mutex_lock(&log->lock);
+	while ((op = mc_kv_list_take(&made)) != NULL) {
+		log->stats.put_bytes += op->meta.size;
+		enter_locked(log, op);
+		if (op->meta.n_crc > MC_KV_CRC_MAX)
+			op->res = -EFBIG;
+		else if (log->dead != 0 || log->bypassed)
+			op->res = -EIO;
+		mc_kv_list_add(op->res != 0 ? &failed : &log->queue, op);
+	}
 	mc_cond_signal(&log->work);
 	mc_mutex_unlock(&log->lock);
-	for (struct mc_kv_op *op; (op = mc_kv_list_take(&failed)) != NULL;)
-		mc_kv_op_end(log, op);
+	if (failed.first != NULL)
+		mc_kv_ops_end(log, &failed);
 }
 
 int mc_kv_log_sync(struct mc_kv_log *log)

@@ -63,7 +63,7 @@ static void pack_done(struct mc_uring_req *req, int64_t res)
 		if (f->res == 0)
 			f->res = (int)res;
 		if (f->seg != NULL)
-			f->seg->failed = true;
+			mc_kv_segment_set_failed(f->seg, true);
 	}
 	log->stats.written += p->len;
 	g->writing--;
@@ -119,6 +119,14 @@ static void stream_flush(struct mc_kv_log *log, struct mc_kv_stream *s)
 	s->pack = NULL;
 	s->off = mc_kv_up(s->off, MC_KV_ALIGN);
 	s->in_group = false;
+	if (s->seg == NULL)
+		return;
+	mc_mutex_lock(&log->lock);
+	s->seg->writers += s->writers;
+	s->seg->filled += s->filled;
+	mc_mutex_unlock(&log->lock);
+	s->writers = 0;
+	s->filled = 0;
 }
 
 void mc_kv_group_close(struct mc_kv_log *log)
@@ -186,22 +194,12 @@ static bool fits(
 	return mc_kv_record_start(s->off, m->size) + mc_kv_record_bytes(m) <= log->segment_bytes;
 }
 
-static bool has_failed(struct mc_kv_log *log, const struct mc_kv_stream *s)
-{
-	bool failed;
-
-	mc_mutex_lock(&log->lock);
-	failed = s->seg->failed;
-	mc_mutex_unlock(&log->lock);
-	return failed;
-}
-
 /* A segment with room for the record, and a file of the group for it. */
 static int prepare(struct mc_kv_log *log, struct mc_kv_stream *s, const struct mc_kv_meta *m)
 {
 	int r;
 
-	if (s->seg != NULL && (has_failed(log, s) || !fits(log, s, m))) {
+	if (s->seg != NULL && (mc_kv_segment_failed(s->seg) || !fits(log, s, m))) {
 		mc_kv_stream_seal(log, s);
 		mc_kv_group_close(log);
 	}
@@ -241,11 +239,9 @@ int mc_kv_stream_record(
 	mc_kv_stream_put(log, s, m->key, strlen(m->key));
 	mc_kv_stream_put(log, s, m->crc, 4 * (uint64_t)m->n_crc);
 	op->file = s->file;
-	mc_mutex_lock(&log->lock);
-	s->seg->writers++;
-	s->seg->filled += mc_kv_space(m->size, m->n_crc, s->seg->id);
+	s->writers++;
+	s->filled += mc_kv_space(m->size, m->n_crc, s->seg->id);
 	mc_kv_list_add(&log->open->ops, op);
-	mc_mutex_unlock(&log->lock);
 	log->open->last_ns = mc_now_ns();
 	if (op->item != NULL && op->seq < log->open->first_seq)
 		log->open->first_seq = op->seq;
@@ -296,30 +292,32 @@ static int make_room(struct mc_kv_log *log)
 	return -ENOSPC;
 }
 
-static void pack_op(struct mc_kv_log *log, struct mc_kv_op *op)
+/* Why it is not to be written, or 0. */
+static int refused_locked(struct mc_kv_log *log, const struct mc_kv_op *op) MC_REQUIRES(log->lock)
 {
-	bool cancelled, bypassed;
-	int r;
+	if (op->cancelled)
+		return -ECANCELED;
+	return log->bypassed || log->dead != 0 ? -EIO : 0;
+}
 
-	for (;;) {
-		mc_mutex_lock(&log->lock);
-		cancelled = op->cancelled;
-		bypassed = log->bypassed || log->dead != 0;
-		mc_mutex_unlock(&log->lock);
-		if (cancelled || bypassed)
-			r = cancelled ? -ECANCELED : -EIO;
-		else if (mc_kv_record_bytes(&op->item->meta) > log->record_max)
+static void pack_op(struct mc_kv_log *log, struct mc_kv_op *op, int r)
+{
+	while (r == 0) {
+		if (mc_kv_record_bytes(&op->item->meta) > log->record_max)
 			r = mc_kv_image_write(log, op);
 		else
 			r = mc_kv_stream_record(log, &log->puts, op, op->item->buf);
-		if (r != -EAGAIN)
-			break;
-		r = make_room(log);
+		if (r == 0)
+			return;
+		if (r == -EAGAIN)
+			r = make_room(log);
 		if (r != 0)
 			break;
+		mc_mutex_lock(&log->lock);
+		r = refused_locked(log, op);
+		mc_mutex_unlock(&log->lock);
 	}
-	if (r != 0)
-		mc_kv_op_fail(log, op, r);
+	mc_kv_op_fail(log, op, r);
 }
 
 /* ---- the thread */
@@ -355,12 +353,9 @@ static void wait_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 }
 
 /* What is left of the segment counts as dead. */
-static void give_up_rest(struct mc_kv_log *log, struct mc_kv_stream *s)
+static void give_up_rest(const struct mc_kv_log *log, struct mc_kv_stream *s)
 {
-	mc_mutex_lock(&log->lock);
-	if (s->seg != NULL)
-		s->seg->filled = log->segment_bytes;
-	mc_mutex_unlock(&log->lock);
+	s->filled += log->segment_bytes;
 }
 
 /* What seal and reclaim asked for. */
@@ -388,46 +383,71 @@ static void do_asked(struct mc_kv_log *log, bool seal)
 	mc_mutex_unlock(&log->lock);
 }
 
+/* Once for each segment begun. */
 static bool reclaim_due_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock)
 {
-	return log->puts.seg != NULL && log->n_moving == 0 && !log->stopping &&
-		mc_kv_segments_left_locked(log) < LOW_SEGMENTS;
+	return log->puts.seg != NULL && log->puts.seg != log->looked_for && log->n_moving == 0 &&
+		!log->stopping && mc_kv_segments_left_locked(log) < LOW_SEGMENTS;
+}
+
+/* What one turn of the packer does: the first of these that is due. */
+struct turn {
+	bool close, reclaim;
+	struct mc_kv_op *op;
+	int refused;
+	enum mc_kv_asked asked;
+};
+
+static struct turn next_turn_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
+{
+	struct turn t = {.close = close_due_locked(log, mc_now_ns())};
+
+	if (t.close)
+		return t;
+	t.op = mc_kv_list_take(&log->retry);
+	if (t.op == NULL)
+		t.op = mc_kv_list_take(&log->queue);
+	if (t.op != NULL) {
+		t.refused = refused_locked(log, t.op);
+		t.reclaim = reclaim_due_locked(log);
+	} else {
+		t.asked = log->asked;
+	}
+	return t;
+}
+
+static void take_turn(struct mc_kv_log *log, const struct turn *t)
+{
+	if (t->close)
+		mc_kv_group_close(log);
+	if (t->reclaim)
+		try_reclaim(log);
+	if (t->op != NULL)
+		pack_op(log, t->op, t->refused);
+	if (t->asked != MC_KV_ASKED_NOTHING)
+		do_asked(log, t->asked == MC_KV_ASKED_SEAL);
 }
 
 static void *packer_main(void *arg)
 {
 	struct mc_kv_log *log = arg;
-	bool low = false;
 
 	mc_mutex_lock(&log->lock);
 	while (log->recovering)
 		mc_cond_wait(&log->work, &log->lock);
 	for (;;) {
-		struct mc_kv_op *op = mc_kv_list_take(&log->retry);
-		bool close = close_due_locked(log, mc_now_ns());
+		struct turn t = next_turn_locked(log);
 
-		if (op == NULL && !close)
-			op = mc_kv_list_take(&log->queue);
-		if (op == NULL && !close && log->asked == MC_KV_ASKED_NOTHING) {
+		if (!t.close && t.op == NULL && t.asked == MC_KV_ASKED_NOTHING) {
 			if (log->stopping && log->open == NULL)
 				break;
-			low = false;
 			wait_locked(log);
 			continue;
 		}
-		/* Asked for once each time a segment was begun. */
-		low = op != NULL && reclaim_due_locked(log) && log->puts.seg != log->looked_for;
 		mc_mutex_unlock(&log->lock);
-		if (low) {
+		if (t.reclaim)
 			log->looked_for = log->puts.seg;
-			try_reclaim(log);
-		}
-		if (op != NULL)
-			pack_op(log, op);
-		else if (close)
-			mc_kv_group_close(log);
-		else
-			do_asked(log, log->asked == MC_KV_ASKED_SEAL);
+		take_turn(log, &t);
 		mc_mutex_lock(&log->lock);
 	}
 	log->packer_done = true;

@@ -84,22 +84,16 @@ static int preallocate(const struct mc_kv_log *log, int fd)
 
 static int make_file(struct mc_kv_log *log, struct mc_kv_segment *seg)
 {
-	cleanup_free char *path = NULL, *dir = NULL;
+	cleanup_free char *path = NULL;
 	int fd, r = mc_kv_segment_path(log, seg->id, &path);
 
 	if (r != 0)
 		return r;
-	if (asprintf(&dir, "%s/segments", log->dir) < 0)
-		return -ENOMEM;
 	fd = log->io->open(
 		log->io, path, O_RDWR | O_CREAT | O_TRUNC | (log->direct ? O_DIRECT : 0), 0600);
 	if (fd < 0)
 		return fd;
 	r = preallocate(log, fd);
-	if (r == 0)
-		r = log->io->fsync(log->io, fd);
-	if (r == 0)
-		r = mc_io_sync_dir(log->io, dir);
 	if (r != 0) {
 		log->io->close(log->io, fd);
 		log->io->unlink(log->io, path);
@@ -107,6 +101,7 @@ static int make_file(struct mc_kv_log *log, struct mc_kv_segment *seg)
 	}
 	mc_mutex_lock(&log->lock);
 	seg->fd = fd;
+	seg->name_dirty = true;
 	log->n_files++;
 	mc_mutex_unlock(&log->lock);
 	return 0;
@@ -194,12 +189,12 @@ static void set_free(struct mc_kv_log *log, struct mc_kv_segment *seg)
 	bool remove;
 
 	mc_mutex_lock(&log->lock);
-	remove = seg->failed || log->n_files > max_files_locked(log);
+	remove = mc_kv_segment_failed(seg) || log->n_files > max_files_locked(log);
 	mc_mutex_unlock(&log->lock);
 	if (remove && seg->fd >= 0)
 		mc_kv_segment_remove_file(log, seg);
 	mc_mutex_lock(&log->lock);
-	seg->failed = false;
+	mc_kv_segment_set_failed(seg, false);
 	seg->state = MC_KV_SEG_FREE;
 	log->stats.reclaimed++;
 	mc_mutex_unlock(&log->lock);

@@ -6,7 +6,8 @@
  *   kv-flush DIR mix COUNT     70 % 4 KiB, 20 % 256 KiB, 10 % 3.12 MiB, by number
  *   kv-flush DIR restart COUNT small objects, then a restart
  *
- * The counterpart is fio (1 MiB, O_DIRECT, depth 8, preallocated, fsync at the end), where installed.
+ * The counterpart is fio (1 MiB, O_DIRECT, depth 8, preallocated, fsync at the end), where
+ * installed.
  */
 #include "tier/digest.h"
 #include "tier/kv-log.h"
@@ -131,11 +132,11 @@ static struct object *make_objects(const char *mode, size_t n, uint64_t *ret_byt
 		m->n_crc = (uint32_t)((m->size + MIB - 1) / MIB);
 		for (uint32_t k = 0; k < m->n_crc; k++)
 			if (c[k] == 0)
-				c[k] = mc_crc32c(0, buf,
-					m->size - k * MIB < MIB ? m->size - k * MIB : MIB);
+				c[k] = mc_crc32c(
+					0, buf, m->size - k * MIB < MIB ? m->size - k * MIB : MIB);
 		m->crc = c;
-		snprintf(objects[i].key, sizeof(objects[i].key),
-			"model-8b@4096@0@%016zx%032zx", i * 2654435761u, i);
+		snprintf(objects[i].key, sizeof(objects[i].key), "model-8b@4096@0@%016zx%032zx",
+			i * 2654435761u, i);
 		m->key = objects[i].key;
 		memcpy(m->version, &i, sizeof(i));
 		objects[i].item.buf = buf;
