@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOW_SEGMENTS 3 /* below this many left, reclaim begins before it must */
+#define LOW_SEGMENTS 2 /* below this many left, reclaim begins before it must */
 #define HOPELESS_NS (UINT64_C(100) * 1000000)
 
 /* ---- groups and buffers */

@@ -17,6 +17,9 @@
 
 #define WINDOW (UINT64_C(9) << 20) /* bytes read at once: a record and what is around it */
 #define GAIN_PERCENT 5             /* of the segment must come free */
+#define MAX_ASKED 128u             /* segments of which the owner is asked before one is chosen */
+#define SAMPLES 32u                /* records asked about in each */
+#define SAMPLE_STEP 8u             /* of the list, from one to the next */
 
 struct victim {
 	struct mc_kv_segment *seg;
@@ -249,34 +252,97 @@ static int empty_victim(struct mc_kv_log *log, struct victim *v)
 	return r;
 }
 
-/*
- * The sealed segment with the most dead bytes; of those with at most ceiling, and then only those
- * numbered above after. What a full segment could not hold at its end is not dead: copying its
- * records would not gain it.
- */
-static struct mc_kv_segment *choose(
-	struct mc_kv_log *log, uint64_t ceiling, uint32_t after, uint64_t *ret_dead)
+/* ---- choosing */
+
+struct candidate {
+	struct mc_kv_segment *seg;
+	uint64_t dead; /* bytes; what a full segment could not hold at its end is not dead: copying
+			  its records would not gain it */
+	uint64_t gain; /* bytes, estimated: what the owner does not keep counted in */
+};
+
+static int by_dead(const void *a, const void *b)
 {
-	struct mc_kv_segment *best = NULL;
+	const struct candidate *x = a, *y = b;
+
+	return x->dead > y->dead ? -1 : x->dead < y->dead;
+}
+
+static int by_gain(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+
+	return x->gain > y->gain ? -1 : x->gain < y->gain;
+}
+
+/* All that could be reclaimed, in *ret, owned by the caller. Their number, or -ENOMEM. */
+static int64_t list_candidates(struct mc_kv_log *log, struct candidate **ret)
+{
+	struct candidate *c;
+	size_t n = 0;
 
 	mc_mutex_lock(&log->lock);
-	for (uint32_t id = 1; id < log->n_segs; id++) {
+	c = calloc(log->n_segs + 1u, sizeof(*c));
+	for (uint32_t id = 1; c != NULL && id < log->n_segs; id++) {
 		struct mc_kv_segment *seg = log->segs[id];
-		uint64_t dead;
 
 		if (seg == NULL || seg->state != MC_KV_SEG_SEALED || seg->head == 0 ||
 			seg->writers != 0)
 			continue;
-		dead = seg->filled > seg->live ? seg->filled - seg->live : 0;
-		if (dead > ceiling || (dead == ceiling && id <= after))
-			continue;
-		if (best == NULL || dead > *ret_dead) {
-			best = seg;
-			*ret_dead = dead;
-		}
+		c[n].seg = seg;
+		c[n].dead = seg->filled > seg->live ? seg->filled - seg->live : 0;
+		c[n].gain = c[n].dead;
+		n++;
 	}
 	mc_mutex_unlock(&log->lock);
-	return best;
+	*ret = c;
+	return c == NULL ? -ENOMEM : (int64_t)n;
+}
+
+/* What the owner says of a few records stands for the segment. */
+static void estimate(struct mc_kv_log *log, struct candidate *c, const struct mc_kv_log_owner *o)
+{
+	struct mc_kv_op *ops[SAMPLES];
+	uint64_t live, asked = 0, unwanted = 0;
+	uint32_t at, n = 0;
+
+	mc_mutex_lock(&log->lock);
+	live = c->seg->live;
+	at = c->seg->head;
+	for (unsigned i = 0; i < SAMPLES * SAMPLE_STEP && at != 0; i++) {
+		const struct mc_kv_entry *e = mc_kv_table_get(&log->table, at);
+
+		if (i % SAMPLE_STEP == 0 && (ops[n] = copy_of(e, at, c->seg)) != NULL)
+			n++;
+		at = e->seg_next;
+	}
+	mc_mutex_unlock(&log->lock);
+	for (uint32_t i = 0; i < n; i++) {
+		asked += ops[i]->meta.size + 1;
+		if (!o->keep(o->ctx, ops[i]->meta.key, ops[i]->meta.version))
+			unwanted += ops[i]->meta.size + 1;
+		free_op(ops[i]);
+	}
+	if (asked > 0)
+		c->gain += (uint64_t)((double)live * ((double)unwanted / (double)asked));
+}
+
+/* The best first. Of many, those with the most dead bytes and some of the others, in turn. */
+static void rank(struct mc_kv_log *log, struct candidate *c, size_t n)
+{
+	struct mc_kv_log_owner o = owner_of(log);
+	size_t half = MAX_ASKED / 2;
+
+	qsort(c, n, sizeof(*c), by_dead);
+	if (o.keep == NULL)
+		return;
+	for (size_t i = 0; i < n && i < half; i++)
+		estimate(log, &c[i], &o);
+	if (n > half)
+		for (size_t i = 0; i < half && i < n - half; i++)
+			estimate(log, &c[half + (log->asked_from + i) % (n - half)], &o);
+	log->asked_from += half;
+	qsort(c, n, sizeof(*c), by_gain);
 }
 
 /* Images the owner does not keep. */
@@ -304,25 +370,32 @@ static int evict_image(struct mc_kv_log *log)
 	return any ? 0 : -ENOENT;
 }
 
+static int reclaim_one(struct mc_kv_log *log, const struct candidate *c, bool force)
+{
+	struct victim v = {.seg = c->seg};
+	int r = list_live(log, &v);
+
+	if (r == 0)
+		ask_owner(log, &v);
+	if (r == 0 && !force && c->dead + v.evict < log->segment_bytes / 100 * GAIN_PERCENT)
+		r = -EAGAIN;
+	if (r == 0)
+		r = empty_victim(log, &v);
+	free_victim(&v);
+	return r;
+}
+
 int mc_kv_reclaim(struct mc_kv_log *log, bool force)
 {
-	uint64_t dead = UINT64_MAX, least = log->segment_bytes / 100 * GAIN_PERCENT;
-	struct mc_kv_segment *seg;
-	uint32_t after = 0;
+	cleanup_free struct candidate *c = NULL;
+	int64_t n = list_candidates(log, &c);
 
-	while ((seg = choose(log, dead, after, &dead)) != NULL) {
-		struct victim v = {.seg = seg};
-		int r;
+	if (n < 0)
+		return (int)n;
+	rank(log, c, (size_t)n);
+	for (int64_t i = 0; i < n; i++) {
+		int r = reclaim_one(log, &c[i], force);
 
-		after = seg->id;
-		r = list_live(log, &v);
-		if (r == 0)
-			ask_owner(log, &v);
-		if (r == 0 && !force && dead + v.evict < least)
-			r = -EAGAIN;
-		if (r == 0)
-			r = empty_victim(log, &v);
-		free_victim(&v);
 		if (r != -EAGAIN)
 			return r;
 	}

@@ -139,11 +139,11 @@ static void find_direct(struct mc_kv_log *log)
 		close(fd);
 }
 
-/* A sixteenth of a small capacity, so that there are segments to choose from. */
+/* A part of a small capacity, so that there are segments to choose from. */
 static void choose_sizes(struct mc_kv_log *log, uint64_t segment_bytes)
 {
 	log->segment_bytes = SEGMENT_BYTES;
-	while (log->segment_bytes > SEGMENT_LEAST && log->segment_bytes * 16 > log->capacity)
+	while (log->segment_bytes > SEGMENT_LEAST && log->segment_bytes * 32 > log->capacity)
 		log->segment_bytes /= 2;
 	if (segment_bytes != 0)
 		log->segment_bytes = mc_kv_up(segment_bytes, MC_KV_ALIGN);

@@ -41,7 +41,7 @@ struct mc_kv_meta {
 struct mc_kv_log_opts {
 	const char *dir;
 	uint64_t capacity;      /* bytes: a hard cap */
-	uint64_t segment_bytes; /* 0 = by capacity: 128 MiB, less below 2 GiB. Objects larger than a
+	uint64_t segment_bytes; /* 0 = by capacity: 128 MiB, less below 4 GiB. Objects larger than a
 				   quarter of it are images */
 	const struct mc_io *io; /* NULL = the real one */
 	unsigned commit_ms;     /* longest wait of an item for others; 0 = 500 */
