@@ -5,7 +5,7 @@
  * what the second answer means is then decided by the state: "not there" after a lost REMOVE is
  * success, "exists" after a lost MKDIR too.
  */
-#include "tier/remote-nfs.h"
+#include "tier/remote-nfs-put.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -228,6 +228,7 @@ int mc_nfs_touch(struct mc_backend *b, const struct mc_remote_call *c)
 {
 	struct mc_nfs *n = (struct mc_nfs *)b;
 	struct mc_nfs_call call = {.proc = &mc_nfs_settime, .deadline_ns = c->deadline_ns};
+	struct mc_nfs_putting put = {.n = n, .deadline_ns = c->deadline_ns};
 	struct mc_nfs_node node;
 	int r = mc_nfs_walk_run(n, c->path, false, c->deadline_ns, &node);
 
@@ -236,7 +237,13 @@ int mc_nfs_touch(struct mc_backend *b, const struct mc_remote_call *c)
 	call.fh = node.fh;
 	r = mc_nfs_call_run(n->meta, &call);
 	mc_nfs_reads_forget(n, c->path, NULL); /* its attributes are known there */
-	return r;
+	if (r < 0 || node.attr.type != MC_REMOTE_FILE)
+		return r;
+	/* Who touches counts on the name; whoever made it may have died before its sync. The
+	 * verifier of its writes is not known: the sync looks the name up. */
+	put.fh = node.fh;
+	put.fileid = node.attr.fileid;
+	return mc_nfs_sync_note(&put, c->path);
 }
 
 int mc_nfs_space(struct mc_backend *b, const struct mc_remote_call *c, struct mc_remote_space *ret)
