@@ -13,6 +13,9 @@
 #define FLIGHTS_BYTES (UINT64_C(128) << 20) /* under way to the log at once */
 #define FLIGHTS_LOG 16384                   /* and in number */
 #define FLIGHTS_REMOTE 8                    /* objects under way to the remote at once */
+/* Clients put under a temporary name, which they rename at once: a rename waits for the flush of
+ * what it renames, so an object stays here for a while first. */
+#define REST_NS UINT64_C(200000000)
 #define RETRY_NS UINT64_C(500000000)
 #define BYPASS_NS UINT64_C(5000000000)
 
@@ -71,7 +74,8 @@ static void land(struct flight *f, int res, const struct mc_kv_loc *loc, unsigne
 	if (res == 0) {
 		if (loc != NULL)
 			kv_loc_set(obj, loc);
-		obj->remotes = (uint8_t)(obj->remotes + remotes);
+		if (obj->remotes < remotes) /* it may have been there with an older mtime */
+			obj->remotes = (uint8_t)remotes;
 		obj->state = MC_KV_CLEAN;
 		kv->dirty -= obj->size;
 		kv->degraded = NULL;
@@ -115,15 +119,26 @@ static void remote_job(void *ctx)
 	land(f, r, NULL, 1);
 }
 
+/* Whether flushes wait until an object has rested: not when memory or somebody waits for them. */
+static bool rests_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	return kv->hurry == 0 && kv->room == NULL && !kv->closing &&
+		kv->dirty < kv->opts.dirty_bound / 4;
+}
+
 /* The oldest dirty object that may go now, taken into a flight. NULL: none, or no memory. */
 static struct flight *take_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 {
+	uint64_t rested = rests_locked(kv) ? mc_now_ns() - REST_NS : UINT64_MAX;
+
 	for (struct kv_res *r = kv->dirty_list.next; r != &kv->dirty_list; r = r->next) {
 		struct kv_object *obj = r->obj;
 		char key[KV_KEY_MAX + 1];
 		struct flight *f;
 		size_t len;
 
+		if (r->dirty_ns > rested)
+			return NULL; /* and those behind it are hardly older */
 		if (kv_gate_closed_locked(kv, obj))
 			continue;
 		len = kv_key_of(obj, key);
@@ -235,6 +250,10 @@ int kv_wait_safe(struct mc_kv *kv, struct kv_object *obj, bool remote)
 
 	if (r < 0)
 		return r;
+	mc_mutex_lock(&kv->lock);
+	kv->hurry++;
+	mc_cond_signal(&kv->flush);
+	mc_mutex_unlock(&kv->lock);
 	if (kv->log != NULL && !remote)
 		mc_kv_log_sync(kv->log);
 	mc_mutex_lock(&kv->lock);
@@ -251,6 +270,7 @@ int kv_wait_safe(struct mc_kv *kv, struct kv_object *obj, bool remote)
 		if (r < 0)
 			break;
 	}
+	kv->hurry--;
 	mc_mutex_unlock(&kv->lock);
 	return r;
 }

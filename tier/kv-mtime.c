@@ -1,8 +1,7 @@
 /*
- * Setting an object's mtime: tools that copy with times do so right after the close, hence before
- * the object was flushed, and the flush takes the new one down. Of an object that lies further down
- * already the new mtime is kept in memory, and in DRAM's record where it has one: the copies below
- * keep the old.
+ * Setting an object's mtime: tools that copy with times do so right after the close. An object that
+ * went down already goes down once more, if it still lies in DRAM; otherwise the new mtime is kept
+ * in memory only.
  */
 #include "tier/kv-impl.h"
 
@@ -29,6 +28,12 @@ int mc_kv_set_mtime(struct mc_kv *kv, const char *key, const struct timespec *mt
 		r = kv_index_dir(kv->index, key, strlen(key)) != NULL ? -EISDIR : -ENOENT;
 	else
 		kv_settle_locked(kv, obj);
+	if (r == 0 && obj->state == MC_KV_CLEAN && kv_has_copy(obj) && obj->res != NULL &&
+		obj->res->ready) {
+		obj->state = MC_KV_DIRTY;
+		kv->dirty += obj->size;
+		kv_dirty_add_locked(kv, obj->res);
+	}
 	if (r == 0)
 		obj->mtime_ns = mtime->tv_sec * INT64_C(1000000000) + mtime->tv_nsec;
 	if (r == 0 && obj->res != NULL && obj->res->meta != 0) {

@@ -273,6 +273,10 @@ int64_t mc_kv_close(struct mc_kv *kv, unsigned drain_ms)
 	bool sinks = kv->log != NULL || kv->opts.remote != NULL;
 	uint64_t left;
 
+	mc_mutex_lock(&kv->lock);
+	kv->hurry++; /* for good */
+	mc_cond_signal(&kv->flush);
+	mc_mutex_unlock(&kv->lock);
 	if (kv->log != NULL)
 		mc_kv_log_sync(kv->log);
 	mc_mutex_lock(&kv->lock);
