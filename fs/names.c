@@ -291,7 +291,7 @@ void mc_names_ask(struct mc_names *ns, const struct mc_question *q, bool fresh, 
 {
 	struct mc_answer *give = NULL;
 	uint64_t now = ns->clock();
-	struct item *it;
+	struct item *it, *refused = NULL;
 	bool good;
 	int r = 0;
 
@@ -313,10 +313,16 @@ void mc_names_ask(struct mc_names *ns, const struct mc_question *q, bool fresh, 
 		ask->next = it->waiters;
 		it->waiters = ask;
 		ask = NULL;
+	} else {
+		list_remove(ns, it); /* nothing is known and nobody waits: not worth a place */
+		ns->n_items--;
+		refused = it;
 	}
 	mc_mutex_unlock(&ns->lock);
 	if (ask == NULL)
 		return;
+	if (refused != NULL)
+		item_free(refused);
 	ask->next = NULL;
 	if (give != NULL)
 		answer_all(ask, give);

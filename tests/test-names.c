@@ -329,7 +329,38 @@ START_TEST(thousands_of_names_are_not_kept)
 }
 END_TEST
 
-SUITE_MAIN("names", many_who_wait_are_one_question, a_list_serves_for_eight_seconds,
+START_TEST(a_question_refused_while_the_remote_hangs_is_not_kept)
+{
+	enum { N = 3000 };
+	static struct asked k[N];
+	int refused = 0;
+
+	begin();
+	remote_set(-ENOENT, 0, true);
+	for (int i = 0; i < N; i++) {
+		struct mc_question q = {.topic = MC_TOPIC_LATEST, .org = "o"};
+		char name[32];
+
+		k[i] = (struct asked){.ask.done = done};
+		mc_mutex_init(&k[i].lock);
+		mc_cond_init(&k[i].moved);
+		snprintf(name, sizeof(name), "m%d", i);
+		q.name = name;
+		mc_names_ask(names, &q, false, &k[i].ask);
+		if (!answered(&k[i]))
+			continue;
+		ck_assert_int_eq(k[i].res, -EBUSY);
+		refused++;
+	}
+	ck_assert_int_ge(refused, N - 18); /* two asked, 16 queued */
+	ck_assert_uint_eq(mc_names_count(names), N - (unsigned)refused);
+	remote_set(-ENOENT, 0, false);
+	end();
+}
+END_TEST
+
+SUITE_MAIN("names", a_question_refused_while_the_remote_hangs_is_not_kept,
+	many_who_wait_are_one_question, a_list_serves_for_eight_seconds,
 	who_misses_something_gets_a_list_of_this_second,
 	what_is_missing_is_asked_again_after_a_second, a_failure_keeps_the_last_answer,
 	the_first_failure_is_told, a_failure_that_took_long_is_told_for_a_second_more,
