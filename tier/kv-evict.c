@@ -110,7 +110,7 @@ void kv_make_room(struct mc_kv *kv, uint64_t bytes)
 		mc_mutex_lock(&kv->lock);
 		fits = kv_total_locked(kv) + bytes <= kv->opts.dram_capacity;
 		mc_mutex_unlock(&kv->lock);
-		if (fits || !evict_one(kv))
+		if (fits || (!kv_pool_shrink(kv) && !evict_one(kv)))
 			return;
 	}
 }
@@ -189,6 +189,12 @@ void kv_room_changed_locked(struct mc_kv *kv)
 		mc_cond_signal(&kv->wake);
 }
 
+/* What a writer that waits will ask for. */
+static uint64_t wanted_locked(const struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	return kv->refused > kv->typical ? kv->refused : kv->typical;
+}
+
 /* The waiters to be answered now: all there is room for, the late, all when closing. */
 static struct kv_room_wait *take_waiters_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 {
@@ -197,14 +203,14 @@ static struct kv_room_wait *take_waiters_locked(struct mc_kv *kv) MC_REQUIRES(kv
 
 	while (*at != NULL) {
 		struct kv_room_wait *w = *at;
-		bool room = kv_room_locked(kv, promised + kv->typical);
+		bool room = kv_room_locked(kv, promised + wanted_locked(kv));
 
 		if (!room && w->deadline_ns > now && !kv->closing) {
 			at = &w->next;
 			continue;
 		}
 		w->res = kv->closing ? -ESHUTDOWN : room ? 0 : -ENOSPC;
-		promised += kv->typical;
+		promised += wanted_locked(kv);
 		*at = w->next;
 		w->next = list;
 		list = w;
@@ -235,7 +241,7 @@ void *kv_keeper_main(void *arg)
 	mc_mutex_lock(&kv->lock);
 	while (!kv->stopping) {
 		uint64_t total = kv_total_locked(kv), capacity = kv->opts.dram_capacity;
-		uint64_t want = kv->room != NULL ? kv->typical : 0;
+		uint64_t want = kv->room != NULL ? wanted_locked(kv) : 0;
 		bool high = total > capacity / 100 * HIGH || total + want > capacity;
 
 		mc_mutex_unlock(&kv->lock);

@@ -108,6 +108,48 @@ void mc_kv_get(struct mc_kv *kv, const char *key,
 		kv_get_step(kv, w);
 }
 
+struct bring {
+	struct mc_mutex lock;
+	struct mc_cond cond;
+	bool done MC_GUARDED_BY(lock);
+	int res MC_GUARDED_BY(lock);
+	struct mc_kv_object *h MC_GUARDED_BY(lock);
+};
+
+static void brought(void *ctx, int res, struct mc_kv_object *h)
+{
+	struct bring *b = ctx;
+
+	mc_mutex_lock(&b->lock);
+	b->done = true;
+	b->res = res;
+	b->h = h;
+	mc_cond_signal(&b->cond);
+	mc_mutex_unlock(&b->lock);
+}
+
+int kv_bring(struct mc_kv *kv, const char *key)
+{
+	struct bring b = {0};
+	struct mc_kv_object *h;
+	int r;
+
+	mc_mutex_init(&b.lock);
+	mc_cond_init(&b.cond);
+	mc_kv_get(kv, key, brought, &b);
+	mc_mutex_lock(&b.lock);
+	while (!b.done)
+		mc_cond_wait(&b.cond, &b.lock);
+	r = b.res;
+	h = b.h;
+	mc_mutex_unlock(&b.lock);
+	mc_cond_done(&b.cond);
+	mc_mutex_done(&b.lock);
+	if (h != NULL)
+		mc_kv_object_put(h);
+	return r;
+}
+
 void mc_kv_object_put(struct mc_kv_object *h)
 {
 	struct mc_kv *kv = h->kv;

@@ -189,7 +189,8 @@ struct mc_kv {
 	struct kv_room_wait *room MC_GUARDED_BY(lock), **room_tail MC_GUARDED_BY(lock);
 	uint64_t used MC_GUARDED_BY(lock); /* bytes of files: objects', writers', pool, held */
 	uint64_t dirty MC_GUARDED_BY(lock);
-	unsigned hurry MC_GUARDED_BY(lock);   /* calls that wait for flushes: no pause before them */
+	unsigned hurry MC_GUARDED_BY(lock); /* calls that wait for flushes: no pause before them */
+	uint64_t refused MC_GUARDED_BY(lock); /* bytes the last writer found no room for, else 0 */
 	uint64_t typical MC_GUARDED_BY(lock); /* bytes to allocate for a put of unknown size */
 	uint64_t n_pool MC_GUARDED_BY(lock), n_writers MC_GUARDED_BY(lock);
 	uint64_t flights MC_GUARDED_BY(lock); /* bytes of flushes under way */
@@ -283,6 +284,8 @@ void kv_file_path(const struct mc_kv *kv, uint64_t id, char *path, size_t len);
 int kv_file_open(const struct mc_kv *kv, uint64_t id, int flags);
 /* Whether somebody let go of a file that was dropped; its memory is free then. */
 void kv_held_check(struct mc_kv *kv);
+/* Gives a pooled file's memory back. False: there is none. */
+bool kv_pool_shrink(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 void kv_pool_done(struct mc_kv *kv);
 uint64_t kv_total_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
 bool kv_room_locked(struct mc_kv *kv, uint64_t bytes) MC_REQUIRES(kv->lock);
@@ -293,8 +296,9 @@ void kv_res_free(struct mc_kv *kv, struct kv_res *r, uint64_t size);
 /* Its bytes, mapped until kv_res_unmap; the caller has a pin. NULL: no memory. */
 char *kv_res_map(struct mc_kv *kv, struct kv_res *r, uint64_t size);
 void kv_res_unmap(struct mc_kv *kv, struct kv_res *r, uint64_t size);
-/* Records what an object is, for the next daemon of this boot; sets r->meta. 0, -ENOSPC, -EFBIG. */
-int kv_meta_write(struct mc_kv *kv, const struct kv_object *obj, const char *key, struct kv_res *r);
+/* Records what an object is, for the next daemon of this boot. 0, -ENOSPC, -EFBIG. */
+int kv_meta_write(struct mc_kv *kv, const struct kv_object *obj, const char *key,
+	const struct kv_res *r, uint64_t *ret_meta);
 int kv_meta_write_dir(struct mc_kv *kv, const char *key, uint64_t *ret_meta);
 void kv_meta_clear(struct mc_kv *kv, uint64_t meta);
 /* In place: whether pinned, how many remote copies. */
@@ -401,6 +405,8 @@ void kv_replay_ops(struct mc_kv *kv, struct mc_kv_log_replay *ret);
 /* ---- kv-get.c */
 void kv_get_handle_locked(struct kv_wait *w, struct kv_object *obj);
 void kv_get_step(struct mc_kv *kv, struct kv_wait *w) MC_EXCLUDES(kv->lock);
+/* [blocks] Into DRAM, as a get does. */
+int kv_bring(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
 /* Answers and frees w. */
 void kv_wait_end(struct kv_wait *w, int res, struct mc_kv_object *h);
 

@@ -162,6 +162,7 @@ void kv_file_give(struct mc_kv *kv, struct kv_file *f)
 	mc_mutex_lock(&kv->lock);
 	typical = kv->typical;
 	keep = r == 0 && kv->n_pool < POOL_FILES && !kv->closing &&
+		(kv->n_pool + 1) * typical <= kv->opts.dram_capacity / 16 &&
 		kv_total_locked(kv) - f->room + typical <= kv->opts.dram_capacity / 4 * 3;
 	mc_mutex_unlock(&kv->lock);
 	if (keep && ftruncate(f->fd, 0) == 0) {
@@ -222,6 +223,22 @@ void kv_held_check(struct mc_kv *kv)
 		kv->held_bytes += f->room;
 		mc_mutex_unlock(&kv->lock);
 	}
+}
+
+bool kv_pool_shrink(struct mc_kv *kv)
+{
+	struct kv_file *f;
+
+	mc_mutex_lock(&kv->lock);
+	f = kv->pool;
+	if (f != NULL) {
+		kv->pool = f->next;
+		kv->n_pool--;
+	}
+	mc_mutex_unlock(&kv->lock);
+	if (f != NULL)
+		destroy_file(kv, f);
+	return f != NULL;
 }
 
 void kv_pool_done(struct mc_kv *kv)

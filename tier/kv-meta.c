@@ -64,7 +64,8 @@ static int write_record(struct mc_kv *kv, const struct record *head, const uint3
 	return 0;
 }
 
-int kv_meta_write(struct mc_kv *kv, const struct kv_object *obj, const char *key, struct kv_res *r)
+int kv_meta_write(struct mc_kv *kv, const struct kv_object *obj, const char *key,
+	const struct kv_res *r, uint64_t *ret_meta)
 {
 	struct record head = {
 		.pinned = (obj->flags & KV_PINNED) != 0,
@@ -76,17 +77,12 @@ int kv_meta_write(struct mc_kv *kv, const struct kv_object *obj, const char *key
 		.data = r->data,
 		.key_len = (uint32_t)strlen(key),
 	};
-	uint64_t meta;
-	int res;
 
 	if (mc_block_count(obj->size) > MC_SLAB_SLOT_MAX / sizeof(uint32_t))
 		return -EFBIG;
 	head.n_crc = (uint32_t)mc_block_count(obj->size);
 	memcpy(head.version, obj->version, sizeof(head.version));
-	res = write_record(kv, &head, kv_crcs(obj), key, &meta);
-	if (res == 0)
-		r->meta = meta;
-	return res;
+	return write_record(kv, &head, kv_crcs(obj), key, ret_meta);
 }
 
 int kv_meta_write_dir(struct mc_kv *kv, const char *key, uint64_t *ret_meta)

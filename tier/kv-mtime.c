@@ -11,7 +11,7 @@ int mc_kv_set_mtime(struct mc_kv *kv, const char *key, const struct timespec *mt
 {
 	struct kv_object *obj;
 	struct kv_gate gate;
-	uint64_t meta = 0;
+	uint64_t meta = 0, fresh;
 	int r = kv_key_check(key);
 
 	if (r < 0)
@@ -30,6 +30,7 @@ int mc_kv_set_mtime(struct mc_kv *kv, const char *key, const struct timespec *mt
 		kv_settle_locked(kv, obj);
 	if (r == 0 && obj->state == MC_KV_CLEAN && kv_has_copy(obj) && obj->res != NULL &&
 		obj->res->ready) {
+		kv_dirty_remove_locked(kv, obj->res); /* it may wait for a replica */
 		obj->state = MC_KV_DIRTY;
 		kv->dirty += obj->size;
 		kv_dirty_add_locked(kv, obj->res);
@@ -37,14 +38,15 @@ int mc_kv_set_mtime(struct mc_kv *kv, const char *key, const struct timespec *mt
 	if (r == 0)
 		obj->mtime_ns = mtime->tv_sec * INT64_C(1000000000) + mtime->tv_nsec;
 	if (r == 0 && obj->res != NULL && obj->res->meta != 0) {
-		struct kv_res now = *obj->res;
+		const struct kv_res *res = obj->res; /* stays: the gate is closed */
 
 		mc_mutex_unlock(&kv->lock);
-		r = kv_meta_write(kv, obj, key, &now);
+		r = kv_meta_write(kv, obj, key, res, &fresh);
 		mc_mutex_lock(&kv->lock);
-		meta = r == 0 ? obj->res->meta : 0;
-		if (r == 0)
-			obj->res->meta = now.meta;
+		if (r == 0) {
+			meta = obj->res->meta;
+			obj->res->meta = fresh;
+		}
 	}
 	if (meta != 0)
 		kv_meta_clear(kv, meta);

@@ -55,6 +55,8 @@ void kv_unlist_locked(struct mc_kv *kv, struct kv_object *obj)
 		kv_room_changed_locked(kv);
 	}
 	obj->flags |= KV_DEAD;
+	if (obj->res != NULL)
+		kv_dirty_remove_locked(kv, obj->res); /* a replica is not wanted any more */
 	if (obj->res != NULL && mc_policy_linked(&obj->res->policy))
 		mc_policy_remove(kv->policy, &obj->res->policy);
 	if (obj->res != NULL && obj->res->meta != 0) {
@@ -92,6 +94,7 @@ int mc_kv_unlink(struct mc_kv *kv, const char *key)
 		}
 	}
 	if (r == 0) {
+		kv_settle_locked(kv, obj); /* it may have been asked for meanwhile */
 		kv_index_remove(obj);
 		kv_unlist_locked(kv, obj);
 		kv_object_drop_locked(kv, obj);
@@ -154,17 +157,40 @@ static int rename_prepare(struct rename *n)
 		obj->remotes = 0;
 		mc_mutex_unlock(&kv->lock);
 	}
-	if (obj->res != NULL) {
-		struct kv_res now = *obj->res;
-
-		r = kv_meta_write(kv, obj, n->to, &now);
-		n->meta = now.meta;
-	}
 	if (r == 0 && n->old != NULL && kv_has_copy(n->old))
 		r = kv_forget(kv, n->to, n->old);
 	if (r == 0 && obj->loc.segment != 0)
 		r = mc_kv_log_rename(kv->log, n->from, n->to);
 	return r;
+}
+
+/* The record of the new name in DRAM. A promotion may have begun, or ended, meanwhile. */
+static int rename_record_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(kv->lock)
+{
+	int r = 0;
+
+	for (;;) {
+		const struct kv_res *res;
+
+		kv_settle_locked(kv, n->obj);
+		if (n->old != NULL)
+			kv_settle_locked(kv, n->old);
+		res = n->obj->res;
+		if (r < 0 || res == NULL || n->meta != 0)
+			break;
+		if (!res->ready)
+			continue;
+		mc_mutex_unlock(&kv->lock);
+		r = kv_meta_write(kv, n->obj, n->to, res, &n->meta);
+		if (r == -ENOSPC) {
+			kv_make_room(kv, MC_SLAB_PIECE);
+			r = kv_meta_write(kv, n->obj, n->to, res, &n->meta);
+		}
+		mc_mutex_lock(&kv->lock);
+	}
+	/* Without a record the next daemon does not find it in DRAM; the journal has been written,
+	 * there is no way back. */
+	return 0;
 }
 
 static int rename_commit_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(kv->lock)
@@ -248,6 +274,8 @@ int mc_kv_rename(struct mc_kv *kv, const char *from, const char *to, unsigned fl
 		mc_mutex_unlock(&kv->lock);
 		r = rename_prepare(&n);
 		mc_mutex_lock(&kv->lock);
+		if (r == 0)
+			r = rename_record_locked(kv, &n);
 		if (r == 0)
 			r = rename_commit_locked(kv, &n);
 		if (r < 0) { /* their copies below may be gone already */

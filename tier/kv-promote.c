@@ -46,8 +46,9 @@ static void end(struct fetch *f, int r)
 
 	if (f->buf != NULL && res->is_file)
 		kv_res_unmap(kv, res, f->size);
-	if (r == 0)
-		r = kv_meta_write(kv, f->obj, f->key, res);
+	/* Without a record the next daemon finds it below again. */
+	if (r == 0 && kv_meta_write(kv, f->obj, f->key, res, &res->meta) < 0)
+		res->meta = 0;
 	mc_mutex_lock(&kv->lock);
 	waiters = res->waiters;
 	res->waiters = NULL;

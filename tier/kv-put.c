@@ -29,6 +29,8 @@ int mc_kv_create(struct mc_kv *kv, uint64_t hint, struct mc_kv_writer **ret)
 		return -ENOMEM;
 	mc_mutex_lock(&kv->lock);
 	want = hint > 0 ? hint : kv->typical;
+	if (want > kv->opts.dirty_bound / 2)
+		want = kv->opts.dirty_bound / 2; /* the rest is found while it is written */
 	want = (want + 4095) / 4096 * 4096;
 	room = kv_room_locked(kv, want);
 	if (!room) {
@@ -40,6 +42,9 @@ int mc_kv_create(struct mc_kv *kv, uint64_t hint, struct mc_kv_writer **ret)
 	if (room) {
 		kv->dirty += want;
 		kv->n_writers++;
+		kv->refused = 0;
+	} else if (want <= kv->opts.dirty_bound && want > kv->refused) {
+		kv->refused = want;
 	}
 	mc_mutex_unlock(&kv->lock);
 	r = room ? kv_file_take(kv, want, &w->file) : -EAGAIN;
@@ -195,7 +200,11 @@ static int seal(struct mc_kv_writer *w, struct kv_object *obj, struct kv_res *re
 		return -EIO;
 	r = obj->size < KV_SMALL ? seal_small(w, obj, res) : seal_file(w, obj, res, copy);
 	if (r == 0)
-		r = kv_meta_write(w->kv, obj, key, res);
+		r = kv_meta_write(w->kv, obj, key, res, &res->meta);
+	if (r == -ENOSPC) {
+		kv_make_room(w->kv, MC_SLAB_PIECE);
+		r = kv_meta_write(w->kv, obj, key, res, &res->meta);
+	}
 	return r == -EAGAIN ? -EIO : r;
 }
 
@@ -225,6 +234,7 @@ static int enter_locked(struct mc_kv *kv, const char *key, struct kv_object *obj
 			mc_mutex_lock(&kv->lock);
 			if (r < 0)
 				return r;
+			kv_settle_locked(kv, old); /* it may have been asked for meanwhile */
 		}
 		dir = kv_index_parent(kv->index, key, &name, &len);
 		if (dir == NULL)

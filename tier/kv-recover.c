@@ -122,10 +122,12 @@ static void on_renamed(void *ctx, const char *from, const char *to)
 		obj = move_locked(kv, obj, to);
 	adopted = obj != NULL ? find_version(kv->index, from, obj->version) : NULL;
 	if (adopted != NULL) { /* the crash came before its record in DRAM was written anew */
-		uint64_t old_meta = adopted->res->meta;
+		uint64_t meta;
 
-		if (kv_meta_write(kv, adopted, to, adopted->res) == 0)
-			kv_meta_clear(kv, old_meta);
+		if (kv_meta_write(kv, adopted, to, adopted->res, &meta) == 0) {
+			kv_meta_clear(kv, adopted->res->meta);
+			adopted->res->meta = meta;
+		}
 		move_locked(kv, adopted, to);
 	}
 	mc_mutex_unlock(&kv->lock);

@@ -294,16 +294,16 @@ void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object
 {
 	struct mc_kv_attr attr;
 	struct kv_object *obj;
-	struct kv_gate gate;
 	struct kv_footer f;
 	int r = kv_remote_footer(kv, key, &f);
 
 	if (r < 0 && r != -ENOENT && r != -EBADMSG)
 		return;
 	mc_mutex_lock(&kv->lock);
-	kv_gate_enter_locked(kv, key, NULL, &gate);
 	obj = kv_index_find(kv->index, key);
-	if (obj == was && obj->loc.segment == 0 && obj->res == NULL &&
+	/* Whose gate is closed is being changed, perhaps by one who waits for this promotion. */
+	if (obj == was && !kv_gate_closed_locked(kv, obj) && obj->loc.segment == 0 &&
+		obj->res == NULL &&
 		(r < 0 || memcmp(f.version, obj->version, sizeof(f.version)) != 0)) {
 		kv_index_remove(obj);
 		kv_unlist_locked(kv, obj);
@@ -311,7 +311,6 @@ void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object
 		if (r == 0)
 			enter_found_locked(kv, key, &f, &attr);
 	}
-	kv_gate_leave_locked(kv, &gate);
 	mc_mutex_unlock(&kv->lock);
 	if (r == 0)
 		kv_footer_done(&f);
@@ -321,7 +320,14 @@ void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object
 int kv_forget(struct mc_kv *kv, const char *key, struct kv_object *obj)
 {
 	struct mc_kv_loc loc = kv_loc(obj);
+	bool bring;
 	int r = 0;
+
+	mc_mutex_lock(&kv->lock);
+	bring = obj->refs > 1 && obj->res == NULL && obj->size <= KV_WHOLE;
+	mc_mutex_unlock(&kv->lock);
+	if (bring) /* for those who have it open; where it fails they will read errors */
+		kv_bring(kv, key);
 
 	if (obj->remotes > 0)
 		r = kv_delete_add(kv, key, obj->version);

@@ -19,6 +19,8 @@
 
 #define BOOT_ID_SIZE 36 /* text of /proc/sys/kernel/random/boot_id */
 #define NO_PIECE UINT32_MAX
+/* Empty pieces that stay: slots freed and taken in turn cost no system call. */
+#define EMPTY_MAX 2
 
 static const uint32_t sizes[] = {128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144,
 	8192, 12288, 16384, 24576, 32768, 49152, 65536};
@@ -52,6 +54,7 @@ struct mc_slab {
 	uint32_t partial[CLASSES] MC_GUARDED_BY(lock);
 	uint32_t free_pieces MC_GUARDED_BY(lock);
 	uint64_t used MC_GUARDED_BY(lock);
+	uint32_t n_empty MC_GUARDED_BY(lock); /* pieces with a class and no slot taken */
 };
 
 static uint32_t slots_of(unsigned class)
@@ -104,6 +107,7 @@ static int make_piece(struct mc_slab *s, unsigned class, uint32_t p) MC_REQUIRES
 		return -ENOMEM;
 	x->n_taken = x->hint = 0;
 	s->used += MC_SLAB_PIECE;
+	s->n_empty++;
 	link_partial(s, class, p);
 	return 0;
 }
@@ -168,7 +172,9 @@ int mc_slab_alloc(struct mc_slab *s, enum mc_slab_kind kind, uint32_t size, uint
 		x->hint = (x->hint + 1) % ((n + 63) / 64);
 	}
 	x->taken[slot / 64] |= UINT64_C(1) << slot % 64;
-	if (++x->n_taken == n)
+	if (x->n_taken++ == 0)
+		s->n_empty--;
+	if (x->n_taken == n)
 		unlink_partial(s, class, p);
 	mc_mutex_unlock(&s->lock);
 	*ret_off = piece_off(s, p) + (uint64_t)slot * sizes[class % SIZES];
@@ -189,8 +195,9 @@ void mc_slab_free(struct mc_slab *s, uint64_t off)
 	x->taken[slot / 64] &= ~(UINT64_C(1) << slot % 64);
 	if (x->n_taken-- == slots_of(class))
 		link_partial(s, class, p);
-	/* One empty piece of a class stays: a slot freed and taken in turn costs no system call. */
-	if (x->n_taken == 0 && (x->next != NO_PIECE || x->prev != NO_PIECE))
+	if (x->n_taken == 0 && s->n_empty < EMPTY_MAX)
+		s->n_empty++;
+	else if (x->n_taken == 0)
 		drop_piece(s, class, p);
 	mc_mutex_unlock(&s->lock);
 }
@@ -221,7 +228,9 @@ bool mc_slab_claim(struct mc_slab *s, enum mc_slab_kind kind, uint64_t off, uint
 		ok = slot < slots_of(class) && (x->taken[slot / 64] >> slot % 64 & 1) == 0;
 		if (ok) {
 			x->taken[slot / 64] |= UINT64_C(1) << slot % 64;
-			if (++x->n_taken == slots_of(class))
+			if (x->n_taken++ == 0)
+				s->n_empty--;
+			if (x->n_taken == slots_of(class))
 				unlink_partial(s, class, (uint32_t)p);
 		}
 	}
@@ -247,8 +256,10 @@ void mc_slab_trim(struct mc_slab *s)
 {
 	mc_mutex_lock(&s->lock);
 	for (uint32_t p = 0; p < s->n_pieces; p++)
-		if (s->pieces[p].taken != NULL && s->pieces[p].n_taken == 0)
+		if (s->pieces[p].taken != NULL && s->pieces[p].n_taken == 0) {
+			s->n_empty--;
 			drop_piece(s, s->head->class[p] - 1u, p);
+		}
 	mc_mutex_unlock(&s->lock);
 }
 
