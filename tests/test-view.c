@@ -299,6 +299,11 @@ START_TEST(fused_and_stacked_tensors_too)
 }
 END_TEST
 
+static const void *in_text(const struct mc_view_file *f, const char *text)
+{
+	return memmem(f->header, f->header_len, text, strlen(text));
+}
+
 START_TEST(long_headers_are_split_and_indexed)
 {
 	struct mc_view_layout *l;
@@ -315,7 +320,7 @@ START_TEST(long_headers_are_split_and_indexed)
 	ck_assert_uint_eq(e.size, v->file[v->where[entry]].size);
 	ck_assert_int_eq(mc_manifest_walk(v->tree, "model.safetensors.index.json", &entry), 0);
 	ck_assert_ptr_nonnull(
-		strstr(v->file[v->where[entry]].header, "\"wide\":\"model-00003-of-00003"));
+		in_text(&v->file[v->where[entry]], "\"wide\":\"model-00003-of-00003"));
 	mc_view_unref(v);
 	mc_view_layout_unref(l);
 }
@@ -393,8 +398,8 @@ START_TEST(subset_has_whole_tensors_and_an_index)
 	ck_assert_msg(r == 0, "%s", err.text);
 	ck_assert_int_eq(mc_view_open(l, 1, &v, &err), 0);
 	ck_assert_int_eq(mc_manifest_walk(v->tree, "model.safetensors.index.json", &entry), 0);
-	ck_assert_ptr_null(strstr(v->file[v->where[entry]].header, "exp.0.w"));
-	ck_assert_ptr_nonnull(strstr(v->file[v->where[entry]].header, "exp.1.w"));
+	ck_assert_ptr_null(in_text(&v->file[v->where[entry]], "exp.0.w"));
+	ck_assert_ptr_nonnull(in_text(&v->file[v->where[entry]], "exp.1.w"));
 	check_file(l, 1, &v->file[0]);
 	mc_view_unref(v);
 	mc_view_layout_unref(l);
