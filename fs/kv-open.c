@@ -14,11 +14,13 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fs/mode.h"
 #include "tier/cleanup.h"
 
+#define ROOM_PAUSE_NS 5000000
 #define PASSTHROUGH_MIN UINT64_C(65536) /* bytes; smaller objects lie packed with others */
 
 static void kopen_free(struct mc_kvfs *k, struct mc_kopen *o)
@@ -211,15 +213,27 @@ static void reply_writing(struct mc_kreq *q)
 
 static void take_room(struct mc_kreq *q);
 
+/* The store counts what writers reserved; one who wrote more has taken the memory all the same, so
+ * being told of room is not having it. */
+static void take_room_again(struct mc_kreq *q)
+{
+	const struct timespec pause = {.tv_nsec = ROOM_PAUSE_NS};
+
+	nanosleep(&pause, NULL);
+	take_room(q);
+}
+
 static void roomed(void *ctx, int res)
 {
 	struct mc_kreq *q = ctx;
 
+	if (res == 0 && mc_now_ns() > q->until_ns)
+		res = -ENOSPC;
 	if (res < 0) {
 		mc_kvfs_failed(q->k, q->key, res, "no room for a put");
 		mc_kreq_err(q, res);
 	} else {
-		mc_kreq_work(q, take_room); /* not here: take_room may have called us */
+		mc_kreq_work(q, take_room_again); /* not here: take_room may have called us */
 	}
 }
 
@@ -237,6 +251,9 @@ static void take_room(struct mc_kreq *q)
 		return;
 	}
 	if (r == -EAGAIN) {
+		if (!q->on)
+			q->until_ns = mc_now_ns() + k->fs->calls.deadline_ns / 2;
+		q->on = true;
 		mc_kv_wait_room(k->kv, roomed, q);
 		return;
 	}

@@ -87,7 +87,7 @@ struct mc_kreq {
 	char *key, *to; /* owned; NULL allowed */
 	unsigned flags;
 	bool is_create; /* CREATE, else OPEN */
-	bool on;        /* pin: to be set */
+	bool on;        /* pin: to be set; open: waits for room until until_ns */
 	struct timespec mtime;
 	struct mc_kv_read read;
 };

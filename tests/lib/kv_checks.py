@@ -97,13 +97,6 @@ def check_ranges(kv):
         os.close(fd)
 
 
-def check_io_mode(kv, passthrough):
-    """Objects from 64 KiB on open in passthrough where that is possible, and writers too."""
-    out = subprocess.run(["bash", "-c", f"cd {kv} && exec 3>io && head -c 1000000 /dev/zero >&3"], check=True)
-    expect("rc", out.returncode, 0)
-    expect("bytes", content(f"{kv}/io") == bytes(1000000), True)
-
-
 # Whole or not at all.
 
 def check_unsealed(kv):
@@ -556,23 +549,49 @@ def check_fsync(kv):
     os.close(fd)
 
 
-def check_full(kv, bytes_each):
-    """Past the bound CREATE waits, then ENOSPC, and says why; others go on meanwhile."""
-    size = int(bytes_each)
+def fill(kv):
+    """Starts puts until CREATE gives up; the descriptors and the error."""
     held = []
-    begun = time.monotonic()
-    error = None
-    while error is None:
+    while True:
         try:
-            fd = os.open(f"{kv}/full-{len(held)}", WRONLY | CREAT)
-            held.append(fd)
-            while size and os.write(fd, bytes(min(size, MIB))) == MIB and os.fstat(fd).st_size < size:
-                pass
+            held.append(os.open(f"{kv}/full-{len(held)}", WRONLY | CREAT))
         except OSError as e:
-            error = e
+            return held, e
+        try:
+            os.write(held[-1], bytes(8 * MIB))
+        except OSError as e:
+            return held, e
+
+
+def check_full(kv):
+    """Past the bound CREATE waits, then ENOSPC; the reason can be read; others go on meanwhile."""
+    put(f"{kv}/before", b"before")
+    held, error = fill(kv)
     expect("error", errno.errorcode[error.errno], "ENOSPC")
+    reason = os.getxattr(kv, "user.mooncake.error").decode()
+    expect("the reason names the bytes", "wait to be flushed" in reason, True)
+    expect("reads go on", content(f"{kv}/before"), b"before")
+    waiter = subprocess.Popen(["bash", "-c", f"echo late >'{kv}/late'"], stderr=subprocess.PIPE)
+    for _ in range(50):
+        begun = time.monotonic()
+        expect("a name in the same directory", os.path.exists(f"{kv}/nope-{_}"), False)
+        expect("listing", "before" in os.listdir(kv), True)
+        expect("not held up by who waits for room", time.monotonic() - begun < 2, True)
     for fd in held:
         os.close(fd)
+    expect("goes on when there is room", (waiter.wait(), waiter.stderr.read()), (0, b""))
+    expect("its bytes", content(f"{kv}/late"), b"late\n")
+
+
+def check_full_excl(kv):
+    """The same with O_EXCL, which waits within CREATE."""
+    held, _ = fill(kv)
+    script = f"import os\nos.write(os.open('{kv}/excl', os.O_WRONLY | os.O_CREAT | os.O_EXCL), b'x')"
+    waiter = subprocess.Popen([sys.executable, "-c", script])
+    for fd in held:
+        os.close(fd)
+    expect("goes on when there is room", waiter.wait(), 0)
+    expect("its bytes", content(f"{kv}/excl"), b"x")
 
 
 def main():
