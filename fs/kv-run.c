@@ -90,6 +90,7 @@ int mc_kvfs_stop(struct mc_kvfs *k, uint64_t deadline_ns)
 
 	if (k == NULL)
 		return 0;
+	mc_kv_leave(k->kv);
 	mc_kwait_close(k);
 	mc_kstages_end(k);
 	for (uint32_t i = 0; i < k->n_slots; i++) {

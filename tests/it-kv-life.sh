@@ -12,6 +12,14 @@ kv_check full full
 kv_check full_excl full
 mount_stop || fail "stop: $mount_rc"
 
+# A put that waits for room does not hold up a stop.
+mount_start --dram 128MiB --kv-dram 64MiB --deadline 60 --stop-timeout 9 --nvme "$MC_TMP/nvme,1GiB" || fail 'mount'
+timeout 100 python3 -B "$mount_lib/kv_checks.py" full_at_stop "$mnt/kv/full" "$mount_pid" || fail 'kv check full_at_stop'
+wait "$mount_pid"
+mount_rc=$?
+[ $mount_rc = 0 ] || fail "stop with a put that waits: $mount_rc"
+mount_pid=
+
 # What was closed is there after an unmount that follows at once, by whatever way it ends.
 mount_start --dram 128MiB --nvme "$MC_TMP/nvme,1GiB" || fail 'mount'
 mkdir "$mnt/kv/life" || fail 'mkdir'

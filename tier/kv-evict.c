@@ -168,7 +168,7 @@ void mc_kv_wait_room(struct mc_kv *kv, void (*done)(void *ctx, int res), void *c
 		w->ctx = ctx;
 		w->deadline_ns = mc_now_ns() + kv->deadline_ns;
 		mc_mutex_lock(&kv->lock);
-		if (kv->closing)
+		if (kv->closing || kv->leaving)
 			r = -ESHUTDOWN;
 		if (r == 0) {
 			*kv->room_tail = w;
@@ -181,6 +181,14 @@ void mc_kv_wait_room(struct mc_kv *kv, void (*done)(void *ctx, int res), void *c
 		free(w);
 		done(ctx, r);
 	}
+}
+
+void mc_kv_leave(struct mc_kv *kv)
+{
+	mc_mutex_lock(&kv->lock);
+	kv->leaving = true;
+	mc_cond_signal(&kv->wake);
+	mc_mutex_unlock(&kv->lock);
 }
 
 void kv_room_changed_locked(struct mc_kv *kv)
@@ -205,11 +213,11 @@ static struct kv_room_wait *take_waiters_locked(struct mc_kv *kv) MC_REQUIRES(kv
 		struct kv_room_wait *w = *at;
 		bool room = kv_room_locked(kv, promised + wanted_locked(kv));
 
-		if (!room && w->deadline_ns > now && !kv->closing) {
+		if (!room && w->deadline_ns > now && !kv->closing && !kv->leaving) {
 			at = &w->next;
 			continue;
 		}
-		w->res = kv->closing ? -ESHUTDOWN : room ? 0 : -ENOSPC;
+		w->res = kv->closing || kv->leaving ? -ESHUTDOWN : room ? 0 : -ENOSPC;
 		promised += wanted_locked(kv);
 		*at = w->next;
 		w->next = list;

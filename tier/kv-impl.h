@@ -189,6 +189,7 @@ struct mc_kv {
 	struct kv_room_wait *room MC_GUARDED_BY(lock), **room_tail MC_GUARDED_BY(lock);
 	uint64_t used MC_GUARDED_BY(lock); /* bytes of files: objects', writers', pool, held */
 	uint64_t dirty MC_GUARDED_BY(lock);
+	bool leaving MC_GUARDED_BY(lock);   /* nobody waits for room any more */
 	unsigned hurry MC_GUARDED_BY(lock); /* calls that wait for flushes: no pause before them */
 	uint64_t refused MC_GUARDED_BY(lock); /* bytes the last writer found no room for, else 0 */
 	uint64_t typical MC_GUARDED_BY(lock); /* bytes to allocate for a put of unknown size */

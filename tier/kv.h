@@ -86,6 +86,8 @@ struct mc_kv_writer;
  * when to try again (res 0) or that the deadline passed (-ENOSPC). */
 int mc_kv_create(struct mc_kv *kv, uint64_t hint, struct mc_kv_writer **ret);
 void mc_kv_wait_room(struct mc_kv *kv, void (*done)(void *ctx, int res), void *ctx);
+/* Before close: whoever waits for room is told -ESHUTDOWN, now and from now on. */
+void mc_kv_leave(struct mc_kv *kv);
 int mc_kv_writer_fd(const struct mc_kv_writer *w); /* O_RDWR, borrowed until publish or discard */
 /*
  * Publishes what the file holds now as a new version of key; whole or not at all. Consumes w in

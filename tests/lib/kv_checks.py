@@ -549,6 +549,28 @@ def check_fsync(kv):
     os.close(fd)
 
 
+def check_full_at_stop(kv, daemon):
+    """A put that waits for room gets an error when the daemon stops."""
+    held, errors, since = [], [], [time.monotonic()]
+
+    def work():
+        try:
+            while True:
+                since[0] = time.monotonic()
+                held.append(os.open(f"{kv}/stop-{len(held)}", WRONLY | CREAT))
+                os.write(held[-1], bytes(8 * MIB))
+        except OSError as e:
+            errors.append(e)
+
+    t = threading.Thread(target=work)
+    t.start()
+    until("an open waits for room", lambda: time.monotonic() - since[0] > 1)
+    expect("waits", errors, [])
+    os.kill(int(daemon), signal.SIGTERM)
+    t.join()
+    expect("fails", len(errors), 1)
+
+
 def fill(kv):
     """Starts puts until CREATE gives up; the descriptors and the error."""
     held = []
