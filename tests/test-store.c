@@ -197,8 +197,8 @@ START_TEST(any_range_reads_right_and_again_from_memory)
 	ck_assert_uint_eq(fetched, pat.size);
 	ck_assert_uint_eq(stats(&p).fetched_bytes, fetched);
 	mc_file_put(f);
-	ck_assert_int_eq(pattern_live, 0);
 	place_close(&p, false);
+	ck_assert_int_eq(pattern_live, 0);
 	place_remove(&p);
 }
 END_TEST
