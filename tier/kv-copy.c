@@ -5,6 +5,7 @@
  * An object is BUSY while a copy of it is made: nothing evicts it, changes of its name wait.
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include "tier/digest.h"
 

@@ -9,6 +9,7 @@
  * 3. An entry is on the disk before kv_delete_add returns, and leaves it after the removal.
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include "tier/digest.h"
 #include "tier/io.h"

@@ -6,6 +6,7 @@
  * the backing file.
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include "tier/lease.h"
 

@@ -6,6 +6,7 @@
  * or back to DIRTY (failed: tried again later, within the dirty bound).
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include <string.h>
 

@@ -5,6 +5,7 @@
  * machines this runs on; the tail's checksum covers the whole footer.
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include "tier/digest.h"
 

@@ -2,6 +2,7 @@
  * Names: removing and moving them, and directories. The journal knows before anybody else does.
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include <string.h>
 

@@ -6,6 +6,7 @@
  * bad ones are looked for in the next tier, then EIO.
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include "tier/digest.h"
 

@@ -4,6 +4,7 @@
  * version never pass: they do not match.
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include "tier/digest.h"
 

@@ -3,6 +3,7 @@
  * read there is believed only when footer, version and checksums fit.
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include "tier/digest.h"
 

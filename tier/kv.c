@@ -1,5 +1,6 @@
 /* The KV store: opening, closing, the life of objects, figures. */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include "tier/dram-mount.h"
 

@@ -1,0 +1,53 @@
+/* The remote below the KV store, between the kv-*.c files: footers, copies, deletions. */
+#pragma once
+
+#include "tier/kv-impl.h"
+
+/* ---- kv-remote.c: objects on the remote. */
+/* [blocks] Publishes the object there; buf is the map of a file of res, or slab memory. */
+int kv_remote_put(
+	struct mc_kv *kv, const struct mc_kv_meta *meta, const void *buf, const struct kv_res *res);
+/* [blocks] Its bytes, whole and verified, into buf. -ENOENT, -ESTALE: another version is there. */
+int kv_remote_get(struct mc_kv *kv, const char *key, const struct kv_object *obj, char *buf);
+/* What a remote object's footer says; crc and key are owned. */
+struct kv_footer {
+	uint8_t version[16];
+	uint64_t size; /* of the payload */
+	int64_t mtime_ns;
+	uint32_t n_crc;
+	uint32_t *crc;
+	char *key;
+};
+void kv_footer_done(struct kv_footer *f);
+/* Bytes of a footer. */
+size_t kv_footer_len(uint32_t n_crc, size_t key_len);
+/* Writes one behind a payload. */
+void kv_footer_write(const struct mc_kv_meta *meta, char *to);
+/* Reads one from the last len bytes of an object of size bytes; *ret_need: so many are wanted. 0,
+ * -EAGAIN with *ret_need, -EBADMSG. */
+int kv_footer_parse(
+	const char *tail, size_t len, uint64_t size, struct kv_footer *ret, size_t *ret_need);
+/* [blocks] Of the key's object. -ENOENT, -EBADMSG (another key's, or damaged), -EIO, -ETIMEDOUT. */
+int kv_remote_footer(struct mc_kv *kv, const char *key, struct kv_footer *ret);
+/* kv-delete.c: removes this version of key from the remote, in the background; durable on return
+ * where there is NVMe. */
+int kv_delete_add(struct mc_kv *kv, const char *key, const uint8_t version[16]);
+bool kv_delete_pending(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
+bool kv_delete_pending_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
+int kv_delete_open(struct mc_kv *kv);
+void kv_delete_close(struct mc_kv *kv);
+void kv_deletes_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
+/* [blocks] A put of key is about to begin: what is pending for it waits. NULL: nothing. */
+struct kv_delete *kv_delete_claim(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
+void kv_delete_release(struct mc_kv *kv, struct kv_delete *d, bool replaced) MC_EXCLUDES(kv->lock);
+/* [blocks] The object is on the remote alone, and there it is another: the index learns that. */
+void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object *was);
+/* Where a key's object lies on the remote; ret holds KV_REMOTE_PATH bytes. */
+#define KV_REMOTE_PATH 80
+int kv_remote_path(const char *key, char *ret);
+/* ---- kv-copy.c: remote copies of what is on NVMe, and what the log asks about its records. */
+void kv_own_log(struct mc_kv *kv);
+void kv_sweep_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
+/* A clean object whose remote copies are wanted soon. */
+void kv_replica_want_locked(struct mc_kv *kv, struct kv_res *r) MC_REQUIRES(kv->lock);
+void kv_replicas_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
