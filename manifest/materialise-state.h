@@ -17,11 +17,12 @@ struct mc_mat_chunk {
 };
 
 struct mc_mat_file {
-	char *path;           /* owned */
-	struct mc_view *view; /* borrowed */
-	uint32_t entry;       /* of the view's tree */
-	struct mc_file *file; /* of the store, owned reference; NULL for an empty file */
-	uint64_t size;        /* bytes */
+	char *path;            /* owned */
+	struct mc_view *view;  /* borrowed */
+	uint32_t entry;        /* of the view's tree */
+	struct mc_source *src; /* synthesised: where from, owned reference; else NULL */
+	struct mc_file *file;  /* beside the weights: of the store, owned reference; else NULL */
+	uint64_t size;         /* bytes */
 	size_t first_chunk, n_chunks;
 };
 

@@ -16,21 +16,28 @@
 #include "manifest/safetensors.h"
 #include "tier/cleanup.h"
 #include "tier/lock.h"
+#include "tier/store-gather.h"
 
 #define ORDER_LAST UINT64_MAX
 
-/* A read of the store that is waited for. */
+/* Something that ends on another thread. */
 struct waiting {
-	struct mc_file_read read;
 	struct mc_mutex lock;
 	struct mc_cond ended;
 	bool done;
 	int res;
 };
 
-static void read_done(struct mc_file_read *r, int res)
+static void wait_init(struct waiting *w)
 {
-	struct waiting *w = r->ctx;
+	*w = (struct waiting){0};
+	mc_mutex_init(&w->lock);
+	mc_cond_init(&w->ended);
+}
+
+static void wait_end(void *ctx, int res)
+{
+	struct waiting *w = ctx;
 
 	mc_mutex_lock(&w->lock);
 	w->done = true;
@@ -39,49 +46,96 @@ static void read_done(struct mc_file_read *r, int res)
 	mc_mutex_unlock(&w->lock);
 }
 
-/* At most one block of the file. */
-static int read_block(struct mc_file *f, uint64_t off, uint32_t len, char *out)
+static int wait_for(struct waiting *w)
 {
-	struct waiting w = {
-		.read = {.file = f, .off = off, .len = len, .done = read_done, .ctx = &w}};
 	int r;
 
-	mc_mutex_init(&w.lock);
-	mc_cond_init(&w.ended);
-	mc_file_read(&w.read);
-	mc_mutex_lock(&w.lock);
-	while (!w.done)
-		mc_cond_wait(&w.ended, &w.lock);
-	r = w.res;
-	mc_mutex_unlock(&w.lock);
-	for (unsigned i = 0; r == 0 && i < w.read.n_iov; i++) {
-		memcpy(out, w.read.iov[i].iov_base, w.read.iov[i].iov_len);
-		out += w.read.iov[i].iov_len;
-	}
-	if (r == 0)
-		mc_file_read_end(&w.read);
-	mc_cond_done(&w.ended);
-	mc_mutex_done(&w.lock);
+	mc_mutex_lock(&w->lock);
+	while (!w->done)
+		mc_cond_wait(&w->ended, &w->lock);
+	r = w->res;
+	mc_mutex_unlock(&w->lock);
+	mc_cond_done(&w->ended);
+	mc_mutex_done(&w->lock);
 	return r;
 }
 
-/* Reads the chunk block by block, and takes its digest and checksums. */
+static void read_done(struct mc_file_read *r, int res)
+{
+	wait_end(r->ctx, res);
+}
+
+/* A file beside the weights, block by block. */
+static int read_plain(struct mc_file *f, uint64_t off, uint32_t len, char *out)
+{
+	uint64_t end = off + len;
+	int r = 0;
+
+	while (off < end && r == 0) {
+		uint64_t next = (off | (MC_BLOCK_SIZE - 1)) + 1;
+		struct waiting w;
+		struct mc_file_read read = {.file = f, .off = off, .done = read_done, .ctx = &w};
+
+		next = next < end ? next : end;
+		read.len = (uint32_t)(next - off);
+		wait_init(&w);
+		mc_file_read(&read);
+		r = wait_for(&w);
+		for (unsigned i = 0; r == 0 && i < read.n_iov; i++) {
+			memcpy(out, read.iov[i].iov_base, read.iov[i].iov_len);
+			out += read.iov[i].iov_len;
+		}
+		if (r == 0)
+			mc_file_read_end(&read);
+		off = next;
+	}
+	return r;
+}
+
+/* Synthesised bytes straight into the buffer: only the source's blocks take memory of the store. */
+static int synthesise(const struct mc_source *s, uint64_t off, uint32_t len, char *out)
+{
+	struct mc_plan plan;
+	struct waiting w;
+	int r;
+
+	mc_plan_init(&plan);
+	r = s->ops->plan(s, off, len, &plan);
+	for (size_t i = 0, at = 0; r == 0 && i < plan.n; at += plan.pieces[i++].len) {
+		const struct mc_piece *p = &plan.pieces[i];
+
+		if (p->kind == MC_PIECE_HOLE)
+			memset(out + at, 0, p->len);
+		else if (p->kind == MC_PIECE_INLINE)
+			memcpy(out + at, p->data, p->len);
+	}
+	if (r == 0 && mc_gather_wanted(&plan)) {
+		wait_init(&w);
+		r = mc_gather_start(&plan, (uint8_t *)out, wait_end, &w);
+		if (r < 0)
+			wait_end(&w, r);
+		r = wait_for(&w);
+	}
+	mc_plan_done(&plan);
+	return r;
+}
+
+/* Reads the chunk, and takes its digest and its checksum in each block. */
 static int read_chunk(struct mc_mat *m, struct mc_mat_chunk *c, char *buf, struct mc_err *err)
 {
 	const struct mc_mat_file *f = &m->file[c->file];
 	uint64_t at = c->off, end = c->off + c->len;
+	int r = f->src != NULL ? synthesise(f->src, c->off, c->len, buf)
+			       : read_plain(f->file, c->off, c->len, buf);
 
+	if (r < 0)
+		return mc_err_set(err, r, "%s at %llu: %s", f->path, (unsigned long long)c->off,
+			strerror(-r));
 	for (unsigned i = 0; at < end; i++) {
 		uint64_t next = (at | (MC_BLOCK_SIZE - 1)) + 1;
-		char *p = buf + (at - c->off);
-		int r;
 
 		next = next < end ? next : end;
-		r = read_block(f->file, at, (uint32_t)(next - at), p);
-		if (r < 0)
-			return mc_err_set(err, r, "%s at %llu: %s", f->path, (unsigned long long)at,
-				strerror(-r));
-		c->crc[i] = mc_crc32c(0, p, next - at);
+		c->crc[i] = mc_crc32c(0, buf + (at - c->off), next - at);
 		at = next;
 	}
 	return mc_sha256(buf, c->len, c->sha256);
@@ -136,6 +190,22 @@ static void tick(void *ctx)
 		m->in->progress(m->in->ctx, &now);
 }
 
+/* The source byte that a region puts at off, or before it. */
+static uint64_t source_of(const struct mc_region *r, uint64_t off)
+{
+	uint64_t src = r->src, left = off > r->dst ? off - r->dst : 0;
+
+	for (unsigned d = 0; d < r->rank; d++) {
+		uint64_t i = left / r->dst_stride[d];
+
+		if (i >= r->count[d])
+			i = r->count[d] - 1;
+		src += i * r->src_stride[d];
+		left -= i * r->dst_stride[d];
+	}
+	return src + (left < r->inner ? left : r->inner);
+}
+
 /* Where in the source a chunk of synthesised bytes begins to come from. */
 static uint64_t order_of(const struct mc_view *v, uint32_t where, uint64_t off)
 {
@@ -156,10 +226,7 @@ static uint64_t order_of(const struct mc_view *v, uint32_t where, uint64_t off)
 	if (lo == f->n_segments)
 		return ORDER_LAST;
 	mc_view_region_get(f->words + f->segment[lo].words, &r, &number);
-	/* A long tensor's later chunks come from later in it, if not quite as far. */
-	if (off > f->segment[lo].off)
-		r.src += off - f->segment[lo].off;
-	return (uint64_t)f->entry[number] << 40 | r.src >> MC_BLOCK_SHIFT;
+	return (uint64_t)f->entry[number] << 40 | source_of(&r, off) >> MC_BLOCK_SHIFT;
 }
 
 static int grow(void **v, size_t size, size_t n, size_t *cap)
@@ -257,7 +324,9 @@ static int add_entry(struct mc_mat *m, struct mc_view *v, uint32_t entry, const 
 	m->n_files++;
 	if (e.size > 0)
 		r = mc_view_source(v, entry, m->in->store, &src);
-	if (e.size > 0 && r == 0)
+	if (e.size > 0 && r == 0 && v->where[entry] < v->n_files)
+		f->src = src;
+	else if (e.size > 0 && r == 0)
 		r = mc_store_file_get(m->in->store, src, &f->file);
 	return r;
 }
@@ -334,6 +403,8 @@ static void done(struct mc_mat *m)
 		free(m->file[i].path);
 		if (m->file[i].file != NULL)
 			mc_file_put(m->file[i].file);
+		if (m->file[i].src != NULL)
+			m->file[i].src->ops->release(m->file[i].src);
 	}
 	for (uint32_t i = 0; i < m->n_views; i++)
 		mc_view_unref(m->view[i]);
