@@ -197,8 +197,10 @@ void mc_kv_images_remove(struct mc_kv_log *log)
 	log->gone = NULL;
 	log->n_gone = log->cap_gone = 0;
 	mc_mutex_unlock(&log->lock);
-	if (n == 0)
+	if (n == 0) {
+		free(gone);
 		return;
+	}
 	if (mc_kv_commit(log) != 0) {
 		mc_mutex_lock(&log->lock);
 		for (size_t i = 0; i < n; i++)
