@@ -3,7 +3,7 @@
  *
  * Invariants: 1. A call is in the list exactly while its req is not NULL. 2. Whoever removes it
  * from the list under the lock answers it, after the lock is released. 3. open counts calls between
- * begin and end.
+ * begin and end. 4. Until begin is done with the request nobody else answers it.
  */
 #include "fs/call.h"
 
@@ -86,6 +86,10 @@ static void interrupted(fuse_req_t req, void *data)
 	mc_mutex_lock(&cs->lock);
 	for (c = cs->first; c != NULL && c->req != req; c = c->next)
 		;
+	if (c != NULL && !c->armed) {
+		c->late = true;
+		c = NULL;
+	}
 	if (c != NULL)
 		remove_locked(cs, c);
 	mc_mutex_unlock(&cs->lock);
@@ -108,7 +112,10 @@ void mc_call_begin(struct mc_calls *cs, struct mc_call *c, fuse_req_t req)
 	missed = false;
 	fuse_req_interrupt_func(req, interrupted, cs);
 	arming = false;
-	late = missed;
+	mc_mutex_lock(&cs->lock);
+	c->armed = true;
+	late = missed || c->late;
+	mc_mutex_unlock(&cs->lock);
 	if (late)
 		interrupted(req, cs);
 }
@@ -143,7 +150,8 @@ unsigned mc_calls_expire(struct mc_calls *cs, uint64_t now_ns)
 		fuse_req_t req = NULL;
 
 		mc_mutex_lock(&cs->lock);
-		if (cs->first != NULL &&
+		/* One that is being begun by a loop thread comes next time. */
+		if (cs->first != NULL && cs->first->armed &&
 			(now_ns == UINT64_MAX || cs->first->begun_ns + cs->deadline_ns <= now_ns))
 			req = remove_locked(cs, cs->first);
 		mc_mutex_unlock(&cs->lock);

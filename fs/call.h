@@ -26,6 +26,8 @@ struct mc_call {
 	struct mc_call *prev, *next;
 	fuse_req_t req; /* NULL once answered */
 	uint64_t begun_ns;
+	bool armed; /* begin is done with req: others may answer it */
+	bool late;  /* interrupted before that */
 };
 
 void mc_calls_init(struct mc_calls *cs, uint64_t deadline_ns);
