@@ -147,6 +147,7 @@ int mc_kv_image_write(struct mc_kv_log *log, struct mc_kv_op *op)
 	mc_mutex_unlock(&log->lock);
 	mc_kv_list_add(&log->open->ops, op);
 	log->open->last_ns = mc_now_ns();
+	log->open->payload += m->size;
 	if (op->seq < log->open->first_seq)
 		log->open->first_seq = op->seq;
 	write_all(log, op, file);

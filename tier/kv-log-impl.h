@@ -115,6 +115,7 @@ struct mc_kv_group {
 	struct mc_kv_file *files; /* owned */
 	unsigned n_files;
 	unsigned writing; /* packs in flight */
+	uint64_t payload; /* bytes */
 	uint64_t opened_ns, last_ns, first_seq;
 };
 
@@ -193,7 +194,7 @@ struct mc_kv_log {
 	struct mc_kv_stream puts, survivors; /* the packer's */
 	struct mc_kv_segment
 		*looked_for; /* the packer's: the segment at which it last reclaimed early */
-	size_t asked_from; /* the packer's: where reclaim goes on asking */
+	size_t asked_from;   /* the packer's: where reclaim goes on asking */
 	bool attention;      /* something for the committer since it last looked */
 	bool free_wanted;    /* the packer waits until the committer has freed what is empty */
 	enum mc_kv_asked asked;

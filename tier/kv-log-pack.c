@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOW_SEGMENTS 2 /* below this many left, reclaim begins before it must */
+#define LOW_SEGMENTS 2                  /* below this many left, reclaim begins before it must */
+#define FULL_GROUP (UINT64_C(64) << 20) /* payload that need not wait for a full segment */
 #define HOPELESS_NS (UINT64_C(100) * 1000000)
 
 /* ---- groups and buffers */
@@ -243,6 +244,7 @@ int mc_kv_stream_record(
 	s->filled += mc_kv_space(m->size, m->n_crc, s->seg->id);
 	mc_kv_list_add(&log->open->ops, op);
 	log->open->last_ns = mc_now_ns();
+	log->open->payload += m->size;
 	if (op->item != NULL && op->seq < log->open->first_seq)
 		log->open->first_seq = op->seq;
 	return 0;
@@ -337,7 +339,8 @@ static bool close_due_locked(const struct mc_kv_log *log, uint64_t now) MC_REQUI
 	if (now - g->opened_ns >= log->commit_ms * UINT64_C(1000000))
 		return true;
 	return next == NULL &&
-		(log->stopping || now - g->last_ns >= log->commit_ms * UINT64_C(100000));
+		(log->stopping || g->payload >= FULL_GROUP ||
+			now - g->last_ns >= log->commit_ms * UINT64_C(100000));
 }
 
 static void wait_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)

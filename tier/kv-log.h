@@ -127,9 +127,10 @@ int mc_kv_log_evict(struct mc_kv_log *log, const char *key, const uint8_t versio
 	const struct mc_kv_loc *loc);
 
 /*
- * Reclaim asks the owner about each live record of the segment with the lowest live ratio: keep =
- * copy it (the log tells the new place through moved), otherwise it is evicted. Set once after
- * open.
+ * Reclaim asks the owner about each live record of the segment that promises the most room: keep =
+ * copy it (the log tells the new place through moved), otherwise it is evicted. To choose the
+ * segment it asks about a few records of many: keep must not change what the owner thinks of the
+ * object, moved and evicted may. Set once after open.
  */
 struct mc_kv_log_owner {
 	bool (*keep)(void *ctx, const char *key, const uint8_t version[16]);
