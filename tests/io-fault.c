@@ -494,9 +494,14 @@ void io_fault_arm(struct io_fault *f, enum io_fault_kind kind, uint64_t at, unsi
 	mc_mutex_unlock(&f->lock);
 }
 
-uint64_t io_fault_calls(const struct io_fault *f)
+uint64_t io_fault_calls(struct io_fault *f)
 {
-	return f->calls;
+	uint64_t calls;
+
+	mc_mutex_lock(&f->lock);
+	calls = f->calls;
+	mc_mutex_unlock(&f->lock);
+	return calls;
 }
 
 static void copy_durable(const struct name *e)

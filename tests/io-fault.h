@@ -30,6 +30,6 @@ const struct mc_io *io_fault_table(struct io_fault *f);
 /* Arms: the at-th changing call from now on (1 = the next) goes wrong. Choices follow from seed. */
 void io_fault_arm(struct io_fault *f, enum io_fault_kind kind, uint64_t at, unsigned seed);
 /* Changing calls since io_fault_arm. */
-uint64_t io_fault_calls(const struct io_fault *f);
+uint64_t io_fault_calls(struct io_fault *f);
 /* The power comes back: root holds what a crash now leaves. All descriptors must be closed. */
 void io_fault_restart(struct io_fault *f);
