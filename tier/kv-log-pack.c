@@ -16,6 +16,7 @@
 
 #define LOW_SEGMENTS 2                  /* below this many left, reclaim begins before it must */
 #define FULL_GROUP (UINT64_C(64) << 20) /* payload that need not wait for a full segment */
+#define FULL_WAIT_NS (UINT64_C(5) * 1000000)
 #define HOPELESS_NS (UINT64_C(100) * 1000000)
 
 /* ---- groups and buffers */
@@ -324,6 +325,14 @@ static void pack_op(struct mc_kv_log *log, struct mc_kv_op *op, int r)
 
 /* ---- the thread */
 
+/* How long the open group waits for more while the queue is empty. */
+static uint64_t patience_ns(const struct mc_kv_log *log)
+{
+	uint64_t idle = log->commit_ms * UINT64_C(100000);
+
+	return log->open->payload >= FULL_GROUP && idle > FULL_WAIT_NS ? FULL_WAIT_NS : idle;
+}
+
 static bool close_due_locked(const struct mc_kv_log *log, uint64_t now) MC_REQUIRES(log->lock)
 {
 	const struct mc_kv_group *g = log->open;
@@ -338,9 +347,7 @@ static bool close_due_locked(const struct mc_kv_log *log, uint64_t now) MC_REQUI
 		return true;
 	if (now - g->opened_ns >= log->commit_ms * UINT64_C(1000000))
 		return true;
-	return next == NULL &&
-		(log->stopping || g->payload >= FULL_GROUP ||
-			now - g->last_ns >= log->commit_ms * UINT64_C(100000));
+	return next == NULL && (log->stopping || now - g->last_ns >= patience_ns(log));
 }
 
 static void wait_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
@@ -351,7 +358,7 @@ static void wait_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 		mc_cond_wait(&log->work, &log->lock);
 		return;
 	}
-	until = log->open->last_ns + log->commit_ms * UINT64_C(100000);
+	until = log->open->last_ns + patience_ns(log);
 	mc_cond_wait_until(&log->work, &log->lock, until);
 }
 
