@@ -11,7 +11,7 @@ static inline int suite_run(const char *name, const TTest *const *tests, size_t 
 	SRunner *r = srunner_create(s);
 	int failed;
 
-	tcase_set_timeout(t, 100);
+	tcase_set_timeout(t, 250); /* seconds; the sanitizer builds on a busy machine */
 	for (size_t i = 0; i < n; i++)
 		tcase_add_test(t, tests[i]);
 	suite_add_tcase(s, t);

@@ -296,8 +296,6 @@ static bool on_keep(void *ctx, const char *key, const uint8_t version[16])
 		(obj != NULL &&
 			(obj->remotes == 0 || (obj->flags & (KV_PINNED | KV_BUSY)) != 0 ||
 				obj->warm > 0));
-	if (obj != NULL && obj->warm > 0)
-		obj->warm--;
 	mc_mutex_unlock(&kv->lock);
 	return keep;
 }
@@ -314,8 +312,11 @@ static bool on_moved(void *ctx, const char *key, const uint8_t version[16],
 	if (obj == NULL && kv->replay != NULL)
 		obj = kv_index_find(kv->replay, key);
 	moved = obj != NULL && memcmp(obj->version, version, 16) == 0 && same_place(obj, from);
-	if (moved)
+	if (moved) {
 		kv_loc_set(obj, to);
+		if (obj->warm > 0)
+			obj->warm--; /* each copy spared it costs it some of its warmth */
+	}
 	mc_mutex_unlock(&kv->lock);
 	return moved;
 }
