@@ -251,6 +251,6 @@ START_TEST(threads_find_what_they_put_with_small_nvme_above_a_remote)
 }
 END_TEST
 
-SUITE_MAIN("kv-model", threads_find_what_they_put_with_small_nvme_above_a_remote, threads_find_what_they_put_with_nvme,
-	threads_find_what_they_put_with_nvme_and_replicas,
+SUITE_MAIN("kv-model", threads_find_what_they_put_with_small_nvme_above_a_remote,
+	threads_find_what_they_put_with_nvme, threads_find_what_they_put_with_nvme_and_replicas,
 	threads_find_what_they_put_with_the_remote_alone)

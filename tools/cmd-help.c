@@ -20,7 +20,7 @@ void mc_program_help(FILE *out)
 {
 	fprintf(out,
 		"Usage: mooncakefs COMMAND [OPTION]… [ARGUMENT]…\n"
-		"A read-only tree of model checkpoints, cached in DRAM and NVMe above NFS.\n\n"
+		"A tree of model checkpoints and KV-cache objects in DRAM and NVMe above NFS.\n\n"
 		"Commands:\n");
 	for (unsigned i = 0; i < mc_command_count; i++)
 		fprintf(out, "  %-10s %s\n", mc_command_table[i].name,
