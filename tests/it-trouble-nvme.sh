@@ -22,7 +22,7 @@ head -c 80M /dev/urandom >"$MC_TMP/source/two.bin"
 mount_import "$MC_TMP/source" acme/model@r1 || fail 'import'
 
 fact 'a tier larger than its file system: it makes room there and no read suffers'
-mount_start --dram 64MiB --nvme "$disk/tier,512MiB" || fail 'mount'
+mount_start --dram 64MiB --kv-dram 0 --nvme "$disk/tier,512MiB" || fail 'mount'
 for i in 1 2; do
 	trouble right one.bin two.bin
 done
@@ -31,7 +31,7 @@ grep -q 'read_errors=0 ' "$MC_TMP/log" || fail 'read errors'
 
 fact 'an NVMe file system filled by others: no read suffers, the log names directory, file and way out'
 rm -rf "$disk/tier"
-mount_start --dram 64MiB --nvme "$disk/tier,512MiB" || fail 'mount'
+mount_start --dram 64MiB --kv-dram 0 --nvme "$disk/tier,512MiB" || fail 'mount'
 fallocate -l "$(($(df --output=avail -B1 "$disk" | tail -n 1) - (1 << 20)))" "$disk/others" || fail fallocate
 trouble right one.bin two.bin one.bin
 logged event=write-behind-failed tier=nvme "dir=$disk/tier" file= 'No space left' 'make room'
@@ -47,7 +47,7 @@ grep -q 'read_errors=0 ' "$MC_TMP/log" || fail 'read errors'
 
 # A fresh tier in which one file is wholly resident; its image is known by the digest.
 rm -rf "$disk/tier"
-mount_start --dram 64MiB --nvme "$disk/tier,64MiB" || fail 'mount'
+mount_start --dram 64MiB --kv-dram 0 --nvme "$disk/tier,64MiB" || fail 'mount'
 trouble right one.bin
 trouble wait-resident nvme $((40 << 20)) one.bin
 digest=$(getfattr --absolute-names --only-values -n user.mooncake.digest "$mnt/checkpoints/acme/model@r1/one.bin")
@@ -58,7 +58,7 @@ printf '\x55' | dd of="$image" bs=1 seek=$((5 * 1048576 + 77)) conv=notrunc stat
 printf '\xaa' | dd of="$image" bs=1 seek=$((7 * 1048576 + 77)) conv=notrunc status=none
 
 fact 'a flipped bit on NVMe with the remote there: the right bytes'
-mount_start --dram 64MiB --nvme "$disk/tier,64MiB" || fail 'mount'
+mount_start --dram 64MiB --kv-dram 0 --nvme "$disk/tier,64MiB" || fail 'mount'
 trouble right one.bin
 await_log event=nvme-bad-block
 logged tier=nvme "dir=$disk/tier" "file=$digest" 'fetched'
@@ -66,13 +66,13 @@ mount_stop || fail "stop: $mount_rc"
 grep -q 'read_errors=0 ' "$MC_TMP/log" || fail 'read errors'
 
 fact 'a flipped bit on NVMe without the remote: EIO for that block only, the log names file, tier and way out'
-mount_start --dram 64MiB --nvme "$disk/tier,64MiB" || fail 'mount'
+mount_start --dram 64MiB --kv-dram 0 --nvme "$disk/tier,64MiB" || fail 'mount'
 trouble right one.bin
 trouble wait-resident nvme $((40 << 20)) one.bin
 mount_stop || fail "stop: $mount_rc"
 printf '\x33' | dd of="$image" bs=1 seek=$((9 * 1048576 + 77)) conv=notrunc status=none
 # An image that was once verified may go to the kernel unseen, so here the daemon is told to serve all.
-mount_start --dram 64MiB --nvme "$disk/tier,64MiB" --no-passthrough || fail 'mount'
+mount_start --dram 64MiB --kv-dram 0 --nvme "$disk/tier,64MiB" --no-passthrough || fail 'mount'
 stat "$mnt/checkpoints/acme/model@r1/one.bin" >/dev/null || fail stat
 mv "$MC_TMP/remote/chunks" "$MC_TMP/chunks.away"
 trouble eio one.bin 9 1
