@@ -23,6 +23,7 @@
 #define COMMIT_MS 500
 #define PROBE_MS 10000
 #define JOURNAL_BYTES (UINT64_C(32) << 20)
+#define JOURNAL_LEAST (UINT64_C(1) << 20)
 #define SEGMENT_BYTES (UINT64_C(128) << 20)
 #define SEGMENT_LEAST (UINT64_C(1) << 20)
 #define STORE_TEXT "mooncakefs kv format 1\nuuid "
@@ -140,8 +141,13 @@ static void find_direct(struct mc_kv_log *log)
 }
 
 /* A part of a small capacity, so that there are segments to choose from. */
-static void choose_sizes(struct mc_kv_log *log, uint64_t segment_bytes)
+static void choose_sizes(struct mc_kv_log *log, uint64_t segment_bytes, uint64_t journal_bytes)
 {
+	log->journal_bytes = JOURNAL_BYTES;
+	while (log->journal_bytes > JOURNAL_LEAST && log->journal_bytes * 32 > log->capacity)
+		log->journal_bytes /= 2;
+	if (journal_bytes != 0)
+		log->journal_bytes = journal_bytes;
 	log->segment_bytes = SEGMENT_BYTES;
 	while (log->segment_bytes > SEGMENT_LEAST && log->segment_bytes * 32 > log->capacity)
 		log->segment_bytes /= 2;
@@ -257,10 +263,9 @@ int mc_kv_log_open(const struct mc_kv_log_opts *opts, const struct mc_kv_log_rep
 	log->capacity = opts->capacity;
 	log->commit_ms = opts->commit_ms != 0 ? opts->commit_ms : COMMIT_MS;
 	log->probe_ms = opts->probe_ms != 0 ? opts->probe_ms : PROBE_MS;
-	log->journal_bytes = opts->journal_bytes != 0 ? opts->journal_bytes : JOURNAL_BYTES;
 	if (replay != NULL)
 		log->replay = *replay;
-	choose_sizes(log, opts->segment_bytes);
+	choose_sizes(log, opts->segment_bytes, opts->journal_bytes);
 	log->lock_fd = -1;
 	log->recovering = true;
 	log->closed_last = &log->closed;
