@@ -343,6 +343,9 @@ void kv_unlist_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->l
 /* [blocks] Ends the object's durable copies: the journal knows, and remote copies go in the
  * background. The gate is closed and the object settled. */
 int kv_forget(struct mc_kv *kv, const char *key, struct kv_object *obj) MC_EXCLUDES(kv->lock);
+/* The same but for the log, where a rename's one record replaces the old version. */
+int kv_forget_beside_log(struct mc_kv *kv, const char *key, struct kv_object *obj)
+	MC_EXCLUDES(kv->lock);
 
 static inline int64_t kv_floor_s(int64_t ns)
 {

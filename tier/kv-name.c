@@ -159,7 +159,8 @@ static int rename_prepare(struct rename *n)
 		mc_mutex_unlock(&kv->lock);
 	}
 	if (r == 0 && n->old != NULL && kv_has_copy(n->old))
-		r = kv_forget(kv, n->to, n->old);
+		r = obj->loc.segment != 0 ? kv_forget_beside_log(kv, n->to, n->old)
+					  : kv_forget(kv, n->to, n->old);
 	if (r == 0 && obj->loc.segment != 0)
 		r = mc_kv_log_rename(kv->log, n->from, n->to);
 	return r;

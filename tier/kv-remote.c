@@ -318,11 +318,9 @@ void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object
 	kv_reap(kv);
 }
 
-int kv_forget(struct mc_kv *kv, const char *key, struct kv_object *obj)
+int kv_forget_beside_log(struct mc_kv *kv, const char *key, struct kv_object *obj)
 {
-	struct mc_kv_loc loc = kv_loc(obj);
 	bool bring;
-	int r = 0;
 
 	mc_mutex_lock(&kv->lock);
 	bring = obj->refs > 1 && obj->res == NULL && obj->size <= KV_WHOLE;
@@ -330,8 +328,14 @@ int kv_forget(struct mc_kv *kv, const char *key, struct kv_object *obj)
 	if (bring) /* for those who have it open; where it fails they will read errors */
 		kv_bring(kv, key);
 
-	if (obj->remotes > 0)
-		r = kv_delete_add(kv, key, obj->version);
+	return obj->remotes > 0 ? kv_delete_add(kv, key, obj->version) : 0;
+}
+
+int kv_forget(struct mc_kv *kv, const char *key, struct kv_object *obj)
+{
+	struct mc_kv_loc loc = kv_loc(obj);
+	int r = kv_forget_beside_log(kv, key, obj);
+
 	if (r == 0 && obj->loc.segment != 0)
 		r = mc_kv_log_remove(kv->log, key, obj->version, &loc);
 	return r;
