@@ -1,4 +1,4 @@
-/* A command of the program: one row of the table in main.c, one file cmd-<name>.c. */
+/* A command of the program: one row of command-table.c, one file cmd-<name>.c. */
 #pragma once
 
 #include "tier/error.h"
