@@ -62,7 +62,7 @@ grep -q 'a.bin: .*changed' "$MC_TMP/err" || fail 'the changed file is not named'
 
 # A wrong chunk.
 chunk=$(find "$MC_TMP/nfs/export/chunks" -type f -size +7M | head -n 1)
-printf X | dd of="$chunk" bs=1 seek=4444 conv=notrunc status=none
+"$(dirname "$0")/lib/flip-byte" "$chunk" 4444
 rc=0
 "$program" verify o/m --remote "$url" 2>"$MC_TMP/err" || rc=$?
 [ $rc = 3 ] || fail "verify of wrong bytes: $rc"

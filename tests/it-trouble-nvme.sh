@@ -54,8 +54,8 @@ digest=$(getfattr --absolute-names --only-values -n user.mooncake.digest "$mnt/c
 mount_stop || fail "stop: $mount_rc"
 image=$disk/tier/images/${digest:0:2}/$digest-$((40 << 20))
 [ -f "$image" ] || fail "no image $image"
-printf '\x55' | dd of="$image" bs=1 seek=$((5 * 1048576 + 77)) conv=notrunc status=none
-printf '\xaa' | dd of="$image" bs=1 seek=$((7 * 1048576 + 77)) conv=notrunc status=none
+"$(dirname "$0")/lib/flip-byte" "$image" $((5 * 1048576 + 77))
+"$(dirname "$0")/lib/flip-byte" "$image" $((7 * 1048576 + 77))
 
 fact 'a flipped bit on NVMe with the remote there: the right bytes'
 mount_start --dram 64MiB --kv-dram 0 --nvme "$disk/tier,64MiB" || fail 'mount'
@@ -70,7 +70,7 @@ mount_start --dram 64MiB --kv-dram 0 --nvme "$disk/tier,64MiB" || fail 'mount'
 trouble right one.bin
 trouble wait-resident nvme $((40 << 20)) one.bin
 mount_stop || fail "stop: $mount_rc"
-printf '\x33' | dd of="$image" bs=1 seek=$((9 * 1048576 + 77)) conv=notrunc status=none
+"$(dirname "$0")/lib/flip-byte" "$image" $((9 * 1048576 + 77))
 # An image that was once verified may go to the kernel unseen, so here the daemon is told to serve all.
 mount_start --dram 64MiB --kv-dram 0 --nvme "$disk/tier,64MiB" --no-passthrough || fail 'mount'
 stat "$mnt/checkpoints/acme/model@r1/one.bin" >/dev/null || fail stat

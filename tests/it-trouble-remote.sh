@@ -44,7 +44,7 @@ END
 [ -n "$at" ] || fail 'a chunk of one.bin'
 
 fact 'a flipped bit on the remote: EIO for that block, right bytes beside it'
-printf 'X' | dd of="$chunk" bs=1 seek=$((2 * 1048576 + 5)) conv=notrunc status=none
+"$(dirname "$0")/lib/flip-byte" "$chunk" $((2 * 1048576 + 5))
 mount_start --dram 64MiB --deadline 5 || fail 'mount'
 trouble eio one.bin $((at + 2)) 1
 fact 'the log names the checkpoint file, the digest, the remote, the chunk and the way out'

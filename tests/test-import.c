@@ -363,9 +363,8 @@ START_TEST(a_damaged_journal_costs_reading_and_nothing_else)
 		const char *damage;
 		bool all; /* nothing is left to resume */
 	} cases[] = {
-		{"printf X | dd of=$j bs=1 seek=50 conv=notrunc status=none", true},
-		{"printf X | dd of=$j bs=1 seek=$(($(stat -c %s $j) - 1)) conv=notrunc status=none",
-			false},
+		{"$MC_FLIP_BYTE $j 50", true},
+		{"$MC_FLIP_BYTE $j $(($(stat -c %s $j) - 1))", false},
 		{"truncate -s -7 $j", false},
 		{"head -c 1000 /dev/urandom >> $j", false},
 		{"head -c 5000 /dev/urandom > $j", true},
@@ -492,8 +491,7 @@ START_TEST(verify_names_file_and_chunk_of_every_damage)
 	static const struct {
 		const char *damage, *text;
 	} cases[] = {
-		{"f=$(find remote/chunks -size +7M | head -1); printf X | dd of=$f bs=1 seek=77 "
-		 "conv=notrunc status=none",
+		{"$MC_FLIP_BYTE $(find remote/chunks -size +7M | head -1) 77",
 			"wrong bytes on the remote"},
 		{"f=$(find remote/chunks -size +7M | head -1); truncate -s -1 $f", "instead of"},
 		{"rm $(find remote/chunks -size +7M | head -1)", "missing on the remote"},
