@@ -93,7 +93,7 @@ static void lookup_gated(struct mc_kreq *q)
 	fuse_req_t req;
 	int r = mc_kv_lookup(k->kv, q->key, &attr);
 
-	if (r == -ENOENT) {
+	if (r == -ENOENT || (r == 0 && attr.ask)) {
 		n = staged(k, q->key, &seq);
 		if (n == NULL) {
 			mc_kreq_work(q, lookup_remote);
@@ -130,7 +130,7 @@ void mc_kvop_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	mc_mutex_lock(&k->lock);
 	closed = mc_kgate_closed_locked(k, key);
 	mc_mutex_unlock(&k->lock);
-	if (!closed && mc_kv_lookup(k->kv, key, &attr) == 0) {
+	if (!closed && mc_kv_lookup(k->kv, key, &attr) == 0 && !attr.ask) {
 		reply_found(k, req, key, 0, &attr);
 		free(key);
 		return;

@@ -150,6 +150,7 @@ static void copy_job(void *ctx)
 	kv->n_copies--;
 	if (r == 0) {
 		obj->remotes = 1;
+		kv_asked_locked(kv, obj);
 		kv_meta_note(kv, obj);
 	} else {
 		kv->copy_retry_ns = mc_now_ns() + REPLICA_NS;

@@ -1,5 +1,6 @@
 /* Looking at the index from outside: attributes, and directories entry by entry. */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include <string.h>
 
@@ -40,10 +41,12 @@ int mc_kv_lookup(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret)
 		return -ENOENT;
 	mc_mutex_lock(&kv->lock);
 	obj = *key != '\0' ? kv_index_find(kv->index, key) : NULL;
-	if (obj != NULL)
+	if (obj != NULL) {
 		kv_attr_locked(obj, ret);
-	else
+		ret->ask = kv_ask_due_locked(kv, obj);
+	} else {
 		d = kv_index_dir(kv->index, key, strlen(key));
+	}
 	if (d != NULL)
 		kv_dir_attr_locked(d, ret);
 	mc_mutex_unlock(&kv->lock);

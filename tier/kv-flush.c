@@ -75,6 +75,8 @@ static void land(struct flight *f, int res, const struct mc_kv_loc *loc, unsigne
 	if (res == 0) {
 		if (loc != NULL)
 			kv_loc_set(obj, loc);
+		if (remotes > 0)
+			kv_asked_locked(kv, obj);
 		if (obj->remotes < remotes) /* it may have been there with an older mtime */
 			obj->remotes = (uint8_t)remotes;
 		obj->state = MC_KV_CLEAN;

@@ -41,7 +41,7 @@ struct kv_place {
 	uint32_t segment, generation, off;
 };
 
-/* One version of a key: 94 bytes and its name. What other threads may change is under kv->lock;
+/* One version of a key: 96 bytes and its name. What other threads may change is under kv->lock;
  * version, size, name and checksums never change once it is in the index. */
 struct kv_object {
 	struct kv_object *next; /* in its hash chain or in kv->garbage; MOVED: what it is now */
@@ -63,9 +63,10 @@ struct kv_object {
 	uint8_t flags;
 	uint8_t remotes; /* copies */
 	uint8_t warm;    /* uses seen by the sweep over NVMe, fading */
+	uint16_t asked;  /* remotes > 0: when it was last seen there, see kv-ask.c */
 	char name[];     /* NUL-terminated */
 };
-_Static_assert(offsetof(struct kv_object, name) == 94, "the budget of the index");
+_Static_assert(offsetof(struct kv_object, name) == 96, "the budget of the index");
 
 /* Waits for a promotion. */
 struct kv_wait {
@@ -171,6 +172,7 @@ struct mc_kv {
 	struct mc_slab *slab;
 	struct mc_kv_log *log; /* NULL = no NVMe */
 	struct kv_work *work;  /* for what blocks */
+	struct kv_work *asks;  /* for questions to the remote; NULL = no remote */
 	uint64_t deadline_ns;  /* length of one operation */
 	struct mc_mutex lock;
 	struct mc_cond change; /* gates, flushes, recovery, close */
@@ -200,6 +202,8 @@ struct mc_kv {
 	uint64_t n_copies MC_GUARDED_BY(lock); /* replicas under way */
 	uint64_t copy_retry_ns MC_GUARDED_BY(lock);
 	struct kv_absent absent[KV_ABSENT] MC_GUARDED_BY(lock);
+	unsigned n_asks MC_GUARDED_BY(lock); /* questions to the remote under way */
+	bool asks_late MC_GUARDED_BY(lock);  /* one was not answered in time, and none since */
 	struct kv_delete *deletes MC_GUARDED_BY(lock);
 	bool deleting MC_GUARDED_BY(lock);
 	uint64_t delete_retry_ns MC_GUARDED_BY(lock);

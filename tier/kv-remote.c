@@ -12,8 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define TAIL 65536
-#define ABSENT_NS UINT64_C(1000000000) /* a key the remote did not know is asked for again then */
+#define TAIL 4096 /* read at first: a footer is rarely longer */
 #define VERSIONS_TRIED 4
 
 int kv_remote_path(const char *key, char *ret)
@@ -210,124 +209,20 @@ int kv_remote_get(struct mc_kv *kv, const char *key, const struct kv_object *obj
 	return r;
 }
 
-/* ---- lookup */
-
-/* Enters what the remote has; the gate of key is closed. */
-static int enter_found_locked(struct mc_kv *kv, const char *key, const struct kv_footer *f,
-	struct mc_kv_attr *ret) MC_REQUIRES(kv->lock)
-{
-	struct kv_object *obj = kv_index_find(kv->index, key), *old = NULL;
-	const char *name;
-	size_t len;
-	int r = 0;
-
-	if (obj != NULL) { /* put here meanwhile, or found by another */
-		kv_attr_locked(obj, ret);
-		return 0;
-	}
-	if (kv_index_dir(kv->index, key, strlen(key)) != NULL)
-		return -ENOENT;
-	r = kv_index_make_parents(kv->index, key);
-	if (r < 0)
-		return r == -ENOTDIR ? -ENOENT : r;
-	name = strrchr(key, '/') != NULL ? strrchr(key, '/') + 1 : key;
-	obj = kv_object_new(name, strlen(name), f->size);
-	if (obj == NULL)
-		return -ENOMEM;
-	memcpy(obj->version, f->version, sizeof(obj->version));
-	obj->mtime_ns = f->mtime_ns;
-	kv_crcs_copy(obj, f->crc);
-	obj->state = MC_KV_CLEAN;
-	obj->remotes = 1;
-	r = kv_index_insert(kv_index_parent(kv->index, key, &name, &len), obj, &old);
-	assert(old == NULL);
-	if (r == 0)
-		kv_attr_locked(obj, ret);
-	kv_object_drop_locked(kv, obj);
-	return r;
-}
-
-static struct kv_absent *absent_slot(struct mc_kv *kv, uint64_t hash) MC_REQUIRES(kv->lock)
-{
-	return &kv->absent[hash % KV_ABSENT];
-}
-
-int mc_kv_lookup_remote(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret)
-{
-	uint64_t hash = kv_key_hash(key);
-	struct kv_footer f;
-	struct kv_gate gate;
-	bool absent;
-	int r = mc_kv_lookup(kv, key, ret);
-
-	if (r == 0 || kv_key_check(key) < 0)
-		return r;
-	mc_mutex_lock(&kv->lock);
-	r = kv_ready_locked(kv);
-	absent = absent_slot(kv, hash)->hash == hash &&
-		absent_slot(kv, hash)->until_ns > mc_now_ns();
-	mc_mutex_unlock(&kv->lock);
-	if (r < 0)
-		return r;
-	if (mc_kv_lookup(kv, key, ret) == 0)
-		return 0;
-	if (absent || kv->opts.remote == NULL || kv_delete_pending(kv, key))
-		return -ENOENT;
-	r = kv_remote_footer(kv, key, &f);
-	mc_mutex_lock(&kv->lock);
-	if (r == -ENOENT || r == -EBADMSG)
-		*absent_slot(kv, hash) =
-			(struct kv_absent){.hash = hash, .until_ns = mc_now_ns() + ABSENT_NS};
-	if (r == 0) {
-		kv_gate_enter_locked(kv, key, NULL, &gate);
-		/* Removed here while the remote was asked: what it said is not so any more. */
-		r = kv_delete_pending_locked(kv, key) ? -ENOENT
-						      : enter_found_locked(kv, key, &f, ret);
-		kv_gate_leave_locked(kv, &gate);
-		kv_footer_done(&f);
-	}
-	mc_mutex_unlock(&kv->lock);
-	kv_reap(kv);
-	return r == -EBADMSG ? -ENOENT : r;
-}
-
-void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object *was)
-{
-	struct mc_kv_attr attr;
-	struct kv_object *obj;
-	struct kv_footer f;
-	int r = kv_remote_footer(kv, key, &f);
-
-	if (r < 0 && r != -ENOENT && r != -EBADMSG)
-		return;
-	mc_mutex_lock(&kv->lock);
-	obj = kv_index_find(kv->index, key);
-	/* Whose gate is closed is being changed, perhaps by one who waits for this promotion. */
-	if (obj == was && !kv_gate_closed_locked(kv, obj) && obj->loc.segment == 0 &&
-		obj->res == NULL &&
-		(r < 0 || memcmp(f.version, obj->version, sizeof(f.version)) != 0)) {
-		kv_index_remove(obj);
-		kv_unlist_locked(kv, obj);
-		kv_object_drop_locked(kv, obj);
-		if (r == 0)
-			enter_found_locked(kv, key, &f, &attr);
-	}
-	mc_mutex_unlock(&kv->lock);
-	if (r == 0)
-		kv_footer_done(&f);
-	kv_reap(kv);
-}
-
-int kv_forget_beside_log(struct mc_kv *kv, const char *key, struct kv_object *obj)
+void kv_bring_for_readers(struct mc_kv *kv, const char *key, struct kv_object *obj)
 {
 	bool bring;
 
 	mc_mutex_lock(&kv->lock);
 	bring = obj->refs > 1 && obj->res == NULL && obj->size <= KV_WHOLE;
 	mc_mutex_unlock(&kv->lock);
-	if (bring) /* for those who have it open; where it fails they will read errors */
+	if (bring)
 		kv_bring(kv, key);
+}
 
+int kv_forget_beside_log(struct mc_kv *kv, const char *key, struct kv_object *obj)
+{
+	kv_bring_for_readers(kv, key, obj);
 	return obj->remotes > 0 ? kv_delete_add(kv, key, obj->version) : 0;
 }
 

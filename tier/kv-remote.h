@@ -40,11 +40,19 @@ void kv_deletes_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 /* [blocks] A put of key is about to begin: what is pending for it waits. NULL: nothing. */
 struct kv_delete *kv_delete_claim(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
 void kv_delete_release(struct mc_kv *kv, struct kv_delete *d, bool replaced) MC_EXCLUDES(kv->lock);
-/* [blocks] The object is on the remote alone, and there it is another: the index learns that. */
-void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object *was);
 /* Where a key's object lies on the remote; ret holds KV_REMOTE_PATH bytes. */
 #define KV_REMOTE_PATH 80
 int kv_remote_path(const char *key, char *ret);
+/* [blocks] Into DRAM, for those who have it open: its copies below are about to go. Where it fails
+ * they will read errors. The gate is closed. */
+void kv_bring_for_readers(struct mc_kv *kv, const char *key, struct kv_object *obj);
+/* ---- kv-ask.c: what the remote has now. */
+/* The remote has this version, as of now. */
+void kv_asked_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
+/* Whether it may have another by now: its last answer is old. */
+bool kv_ask_due_locked(struct mc_kv *kv, const struct kv_object *obj) MC_REQUIRES(kv->lock);
+/* [blocks] The object is on the remote alone, and there it is another: the index learns that. */
+void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object *was);
 /* ---- kv-copy.c: remote copies of what is on NVMe, and what the log asks about its records. */
 void kv_own_log(struct mc_kv *kv);
 void kv_sweep_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);

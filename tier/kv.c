@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #define WORKERS 8
+#define ASKERS 8
 #define FIRST_TYPICAL (UINT64_C(1) << 20)
 
 /* ---- objects */
@@ -70,6 +71,8 @@ static int copy_opts(struct mc_kv *kv, const struct mc_kv_opts *opts)
 		return -ENOMEM;
 	if (kv->opts.dirty_bound == 0)
 		kv->opts.dirty_bound = opts->dram_capacity / 2;
+	if (kv->opts.revalidate_ms == 0)
+		kv->opts.revalidate_ms = 10000;
 	kv->deadline_ns = (opts->deadline_ms != 0 ? opts->deadline_ms : 30000) * UINT64_C(1000000);
 	return 0;
 }
@@ -192,6 +195,7 @@ static void stop(struct mc_kv *kv)
 		pthread_join(kv->keeper, NULL);
 	if (kv->has_flusher)
 		pthread_join(kv->flusher, NULL);
+	kv_work_close(kv->asks);
 	kv_work_close(kv->work);
 	if (kv->log != NULL)
 		mc_kv_log_close(kv->log);
@@ -241,6 +245,8 @@ int mc_kv_open(const struct mc_kv_opts *opts, struct mc_kv **ret, struct mc_err 
 		r = kv_adopt(kv);
 	if (r == 0)
 		r = kv_work_open(WORKERS, &kv->work);
+	if (r == 0 && kv->opts.remote != NULL)
+		r = kv_work_open(ASKERS, &kv->asks);
 	if (r == 0)
 		r = open_log(kv, err);
 	if (r == 0)

@@ -27,9 +27,11 @@ struct mc_kv_opts {
 	uint64_t nvme_capacity; /* bytes for KV */
 	struct mc_remote *remote; /* borrowed; NULL = none */
 	const char *node;         /* node id, hex */
-	unsigned replicas;    /* remote copies wanted soon after the put; 0 = only at eviction */
-	enum mc_kv_ack ack;   /* how far an object is before close() returns */
-	unsigned deadline_ms; /* 0 = 30,000 */
+	unsigned replicas;      /* remote copies wanted soon after the put; 0 = only at eviction */
+	enum mc_kv_ack ack;     /* how far an object is before close() returns */
+	unsigned deadline_ms;   /* 0 = 30,000 */
+	unsigned revalidate_ms; /* the remote's copy may have been replaced by another node after
+				   so long; in steps of 250 ms; 0 = 10,000 */
 	void (*event)(void *ctx, const char *event, const char *text); /* as in store.h */
 	void *event_ctx;
 };
@@ -55,11 +57,15 @@ struct mc_kv_attr {
 	unsigned remotes;    /* copies */
 	uint64_t hits;
 	bool pinned;
+	bool ask; /* the remote was not asked for long: mc_kv_lookup_remote may know another one */
 };
 
 /* From this node's index: 0, -ENOENT (unknown here). */
 int mc_kv_lookup(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret);
-/* [blocks] Asks the remote and enters what it finds; negative answers are remembered for 1 s. */
+/* [blocks] The same after the remote was asked, where that is due: of a key unknown here each
+ * second, of one with a remote copy each revalidate_ms. What another node has put, replaced or
+ * removed is so here then, too. A remote that does not answer within a second is not waited for:
+ * the answer is what is known here. */
 int mc_kv_lookup_remote(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret);
 /* Calls each for the entries of directory key ("" = kv/) after position *cursor (0 = start) in a
  * stable order, until it returns non-zero; *cursor is the position after the last one it took.
