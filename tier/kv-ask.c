@@ -112,9 +112,9 @@ static struct kv_absent *absent_slot(struct mc_kv *kv, uint64_t hash) MC_REQUIRE
 }
 
 /* r, f: the remote's answer; -ENOENT: nothing, -EBADMSG: what is no object of this key. */
-static void learn_locked(struct ask *a, int r, const struct kv_footer *f) MC_REQUIRES(a->kv->lock)
+static void learn_locked(struct mc_kv *kv, const struct ask *a, int r, const struct kv_footer *f)
+	MC_REQUIRES(kv->lock)
 {
-	struct mc_kv *kv = a->kv;
 	struct kv_object *obj;
 	struct kv_gate gate;
 	bool same;
@@ -143,8 +143,9 @@ static void learn_locked(struct ask *a, int r, const struct kv_footer *f) MC_REQ
 
 /* ---- asking */
 
-static void ask_put_locked(struct ask *a) MC_REQUIRES(a->kv->lock)
+static void ask_put_locked(struct mc_kv *kv, struct ask *a) MC_REQUIRES(kv->lock)
 {
+	(void)kv;
 	if (--a->refs == 0)
 		free(a);
 }
@@ -170,12 +171,12 @@ static void ask_job(void *ctx)
 	mc_mutex_lock(&kv->lock);
 	if (r == 0 || r == -ENOENT || r == -EBADMSG) {
 		kv->asks_late = false;
-		learn_locked(a, r, &f);
+		learn_locked(kv, a, r, &f);
 	}
 	kv->n_asks--;
 	a->done = true;
 	mc_cond_broadcast(&kv->change);
-	ask_put_locked(a);
+	ask_put_locked(kv, a);
 	mc_mutex_unlock(&kv->lock);
 	if (r == 0)
 		kv_footer_done(&f);
@@ -226,7 +227,7 @@ static void wait_for(struct ask *a)
 		kv->asks_late = true;
 		mc_cond_broadcast(&kv->change);
 	}
-	ask_put_locked(a);
+	ask_put_locked(kv, a);
 	mc_mutex_unlock(&kv->lock);
 }
 
