@@ -22,7 +22,7 @@ expect 0 'mooncakefs ' --version
 expect 2 'Usage: mooncakefs COMMAND'
 expect 2 'did you mean "import"?' imprt
 expect 2 'no command "xyzzy"' xyzzy
-for command in import ls verify export mount umount version help; do
+for command in import ls verify export mount umount config version help; do
 	expect 0 "Usage: mooncakefs $command" help $command
 	expect 0 'Exit codes: 0 done' $command --help
 	expect 2 'unknown option --frobnicate' $command --frobnicate
@@ -45,11 +45,19 @@ expect 2 '' import "$MC_TMP" ../m "${remote[@]}"
 expect 1 "$MC_TMP/nowhere" import "$MC_TMP/nowhere" o/m "${remote[@]}"
 expect 1 'nothing is mounted at' umount "$MC_TMP"
 expect 1 'not ours' umount /proc
-expect 2 '--nvme: "12XB" is not a size' mount "$MC_TMP" "${remote[@]}" --nvme "/n,12XB"
+expect 2 '--nvme: "/n,12XB" is not DIR or DIR,SIZE' mount "$MC_TMP" "${remote[@]}" --nvme "/n,12XB"
 expect 1 "$MC_TMP/nowhere" mount "$MC_TMP/nowhere" "${remote[@]}"
 echo '{"dram": "1GiB", "remtoe": "x"}' >"$MC_TMP/config.json"
 expect 2 'unknown key "remtoe"; did you mean "remote"?' ls --config "$MC_TMP/config.json"
+expect 1 "$MC_TMP/config.json:1: unknown key \"remtoe\"" config check "$MC_TMP/config.json"
+expect 1 "$MC_TMP/none: No such file" config check "$MC_TMP/none"
+expect 2 'check which file?' config check
+expect 2 'give check FILE, show or schema' config xyzzy
 echo "{\"remote\": \"dir:$MC_TMP/remote\"}" >"$MC_TMP/config.json"
+expect 0 'no mistake found' config check "$MC_TMP/config.json"
+expect 0 '"key":"remote","value":"dir:'"$MC_TMP"'/remote","origin":"configuration file"' \
+	config show --json --config "$MC_TMP/config.json"
+expect 0 'json-schema.org' config schema
 expect 0 '' ls --config "$MC_TMP/config.json"
 
 # What stands in the way is named together with the tier and the way out.

@@ -169,10 +169,12 @@ START_TEST(words_of_o_are_options_and_fstab_words_are_ignored)
 	struct mc_err err;
 	struct mc_options o;
 
-	ck_assert_int_eq(parse(MC_IN_MOUNT, &o, &err,
-				 LINE("/mnt", "-o",
-					 "ro,_netdev,nvme=/n\\,1GiB,dram=1GiB,allow_other,"
-					 "x-systemd.automount")),
+	ck_assert_int_eq(
+		parse(MC_IN_MOUNT, &o, &err,
+			LINE("/mnt", "-o",
+				"ro,_netdev,nvme=/n\\,1GiB,dram=1GiB,allow_other,"
+				"x-systemd.automount,X-mount.mkdir=0755,noauto,nofail,user,"
+				"users,comment=a b,uhelper=x")),
 		0);
 	ck_assert_str_eq(mc_options_text(&o, MC_OPT_NVME), "/n,1GiB");
 	ck_assert_uint_eq(mc_options_number(&o, MC_OPT_DRAM), UINT64_C(1) << 30);
@@ -216,6 +218,125 @@ START_TEST(a_flag_beats_o_and_o_beats_the_file_and_the_file_beats_the_default)
 }
 END_TEST
 
+START_TEST(a_value_in_quotes_may_hold_commas)
+{
+	struct mc_err err;
+	struct mc_options o;
+
+	ck_assert_int_eq(
+		parse(MC_IN_MOUNT, &o, &err, LINE("/mnt", "-o", "nvme=\"/n,2GiB\",dram=1GiB")), 0);
+	ck_assert_str_eq(mc_options_text(&o, MC_OPT_NVME), "/n,2GiB");
+	ck_assert_uint_eq(mc_options_number(&o, MC_OPT_DRAM), UINT64_C(1) << 30);
+	mc_options_done(&o);
+}
+END_TEST
+
+START_TEST(choices_and_places_are_checked_where_they_are_given)
+{
+	static const struct {
+		const char *words[3];
+		const char *text; /* NULL = good */
+	} cases[] = {
+		{{"--kv-ack", "nvme"}, NULL},
+		{{"--kv-ack", "disk"}, "--kv-ack: \"disk\" is none of dram|nvme|remote"},
+		{{"--kv-ack", "dram|nvme"}, "--kv-ack: \"dram|nvme\" is none of dram|nvme|remote"},
+		{{"--kv-ack", ""}, "--kv-ack: \"\" is none of dram|nvme|remote"},
+		{{"--nvme", "/n"}, NULL},
+		{{"--nvme", "/n,x,64MiB"}, NULL},
+		{{"--nvme", "/n,1MiB"}, "--nvme: /n,1MiB is outside 64 MiB to 1 EiB"},
+		{{"--nvme", ",64MiB"},
+			"--nvme: \",64MiB\" is not DIR or DIR,SIZE such as /nvme/mooncake,800GiB"},
+		{{"--nvme", "/n,12XB"},
+			"--nvme: \"/n,12XB\" is not DIR or DIR,SIZE such as "
+			"/nvme/mooncake,800GiB"},
+		{{"-o", "remount,ro"},
+			"-o remount: change the configuration file and send the daemon SIGHUP, or "
+			"unmount and mount"},
+	};
+
+	for (size_t i = 0; i < N(cases); i++) {
+		struct mc_err err;
+		struct mc_options o;
+		int r = parse(MC_IN_MOUNT, &o, &err, cases[i].words);
+
+		ck_assert_int_eq(r, cases[i].text == NULL ? 0 : -EINVAL);
+		ck_assert_str_eq(err.text, cases[i].text == NULL ? "" : cases[i].text);
+		mc_options_done(&o);
+	}
+}
+END_TEST
+
+START_TEST(values_are_shown_as_they_are_written_with_their_origin)
+{
+	static const struct {
+		enum mc_option_id id;
+		const char *value, *origin;
+	} cases[] = {{MC_OPT_DRAM, "1536MiB", "command line"},
+		{MC_OPT_KV_DRAM, "768MiB", "default"}, {MC_OPT_KV_ACK, "remote", "-o"},
+		{MC_OPT_NVME, "", "default"}, {MC_OPT_REMOTE, "dir:/r", "command line"},
+		{MC_OPT_DEPTH, "8", "default"}, {MC_OPT_ALLOW_OTHER, "false", "default"}};
+	char value[MC_OPTION_TEXT_MAX];
+	struct mc_err err;
+	struct mc_options o;
+
+	ck_assert_int_eq(
+		parse(MC_IN_MOUNT, &o, &err,
+			LINE("--dram", "1.5GiB", "-o", "kv-ack=remote", "--remote", "dir:/r")),
+		0);
+	for (size_t i = 0; i < N(cases); i++) {
+		ck_assert_str_eq(mc_options_show(&o, cases[i].id, value), cases[i].origin);
+		ck_assert_str_eq(value, cases[i].value);
+	}
+	mc_options_done(&o);
+}
+END_TEST
+
+struct problems {
+	char text[1024];
+};
+
+static void add_problem(void *ctx, const char *text)
+{
+	struct problems *p = ctx;
+	const char *colon = strchr(text, ':'); /* behind the file's name */
+
+	strncat(p->text, colon + 1, sizeof(p->text) - strlen(p->text) - 2);
+	strcat(p->text, "\n");
+}
+
+START_TEST(a_check_names_the_line_of_every_mistake)
+{
+	static const struct {
+		const char *json, *text;
+		int n;
+	} cases[] = {
+		{"{}", "", 0},
+		{"{\"$schema\": \"x\", \"dram\": \"1GiB\", \"jobs\": 3}", "", 0},
+		{"{\n \"dram\": \"1XB\",\n \"depth\":\n 8,\n\n \"dpeth\": 9,\n \"kv-ack\": "
+		 "[\"a\"]}",
+			"2: \"dram\": \"1XB\" is not a size such as 512MiB or 4GiB\n"
+			"6: unknown key \"dpeth\"; did you mean \"depth\"?\n"
+			"7: \"kv-ack\" must be a string, a whole number, true or false\n",
+			3},
+		{"{\n\"remote\": \"\\\"jobs\\\": {\",\n\"\\u006aobs\": 0}",
+			"3: \"jobs\": 0 is outside 1 to 1024\n", 1},
+		{"{\n\"dram\": \"1GiB\",\n\"dram\": \"1GiB\"}",
+			"3:6: duplicate object key near '\"dram\"'\n", 1},
+		{"\n[]", "1: not a JSON object\n", 1},
+	};
+
+	for (size_t i = 0; i < N(cases); i++) {
+		char path[] = "/tmp/test-options-XXXXXX";
+		struct problems p = {{0}};
+
+		write_text(path, cases[i].json);
+		ck_assert_int_eq(mc_options_check_config(path, add_problem, &p), cases[i].n);
+		unlink(path);
+		ck_assert_str_eq(p.text, cases[i].text);
+	}
+}
+END_TEST
+
 START_TEST(a_bad_configuration_file_is_refused_with_its_name)
 {
 	static const struct {
@@ -249,6 +370,9 @@ SUITE_MAIN("options", sizes_are_read_exactly_and_without_overflow, sizes_are_sho
 	every_row_of_the_table_is_complete_and_unique,
 	flags_values_and_arguments_may_stand_in_any_order,
 	a_wrong_line_says_what_is_wrong_and_what_was_meant,
-	words_of_o_are_options_and_fstab_words_are_ignored,
+	words_of_o_are_options_and_fstab_words_are_ignored, a_value_in_quotes_may_hold_commas,
+	choices_and_places_are_checked_where_they_are_given,
+	values_are_shown_as_they_are_written_with_their_origin,
+	a_check_names_the_line_of_every_mistake,
 	a_flag_beats_o_and_o_beats_the_file_and_the_file_beats_the_default,
 	a_bad_configuration_file_is_refused_with_its_name)

@@ -7,7 +7,6 @@
 #include "tier/cleanup.h"
 #include "tier/store.h"
 #include "tools/daemon.h"
-#include "tools/machine-memory.h"
 #include "tools/mount-kv.h"
 #include "tools/mount-table.h"
 #include "tools/open-remote.h"
@@ -23,7 +22,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#define DRAM_MIN (UINT64_C(64) << 20)
 #define DRAM_DIRS 8 /* daemons of one remote and mountpoint at a time */
 
 /* What a mount consists of; paths are absolute, since a daemon changes its directory. */
@@ -40,32 +38,20 @@ struct mount {
 	struct mc_daemon daemon;
 };
 
-/* "DIR[,SIZE]": what follows the last comma is a size, or part of the name when it cannot be one.
- */
 static int parse_nvme(struct mount *m, const char *text, struct mc_err *err)
 {
-	const char *comma = strrchr(text, ',');
-	size_t len = comma == NULL ? strlen(text) : (size_t)(comma - text);
+	char cwd[PATH_MAX] = "";
+	size_t len;
+	int n;
 
-	if (comma != NULL && mc_size_parse(comma + 1, &m->nvme_bytes) < 0)
-		return mc_err_set(
-			err, -EINVAL, "--nvme: \"%s\" is not a size such as 800GiB", comma + 1);
-	if (comma != NULL && m->nvme_bytes < DRAM_MIN)
-		return mc_err_set(err, -EINVAL, "--nvme: a tier of less than 64 MiB is of no use");
-	if (len == 0 || len >= sizeof(m->nvme_dir))
-		return mc_err_set(err, -EINVAL, "--nvme: no directory");
-	if (text[0] == '/') {
-		memcpy(m->nvme_dir, text, len);
-	} else {
-		char cwd[PATH_MAX];
-
-		if (getcwd(cwd, sizeof(cwd)) == NULL || strlen(cwd) + len + 2 > sizeof(m->nvme_dir))
-			return mc_err_set(err, -EINVAL, "--nvme: give an absolute path");
-		len = (size_t)snprintf(
-			m->nvme_dir, sizeof(m->nvme_dir), "%s/%.*s", cwd, (int)len, text);
-	}
-	m->nvme_dir[len] = '\0';
-	return 0;
+	if (mc_place_parse(text, &len, &m->nvme_bytes) < 0 ||
+		(text[0] != '/' && getcwd(cwd, sizeof(cwd)) == NULL))
+		return mc_err_set(err, -EINVAL, "--nvme: give an absolute path");
+	n = snprintf(m->nvme_dir, sizeof(m->nvme_dir), "%s%s%.*s", cwd, cwd[0] != '\0' ? "/" : "",
+		(int)len, text);
+	return n < (int)sizeof(m->nvme_dir)
+		? 0
+		: mc_err_set(err, -ENAMETOOLONG, "--nvme: the path is too long");
 }
 
 /* Whether a daemon holds the lock of the DRAM tier at dir. */
@@ -132,10 +118,6 @@ static int choose_dram_dir(struct mount *m, struct mc_err *err)
 static void choose_dram_size(struct mount *m)
 {
 	m->dram_bytes = mc_options_number(m->o, MC_OPT_DRAM);
-	if (m->dram_bytes == 0)
-		m->dram_bytes = mc_machine_memory("") / 4;
-	if (m->dram_bytes < DRAM_MIN)
-		m->dram_bytes = DRAM_MIN;
 	m->dram_bytes &= ~((UINT64_C(1) << MC_PAIR_SHIFT) - 1);
 }
 

@@ -64,6 +64,12 @@ static const char mount_details[] =
 	"ends with\n"
 	"'mooncakefs umount' or SIGTERM. What is on NVMe is found again by the next mount.\n";
 
+static const char config_details[] =
+	"check FILE: reports every mistake of a configuration file with its line.\n"
+	"show: the values a mount with these options (--config FILE, …) uses, and where each comes "
+	"from.\n"
+	"schema: the JSON schema of configuration files, for editors and deployment tools.\n";
+
 const struct mc_command mc_command_table[] = {
 	{"import", MC_IN_IMPORT, "SRC ORG/MODEL[@REV]", 2, 2,
 		"Copy a checkpoint directory to the remote as a new revision.", import_details,
@@ -88,6 +94,9 @@ const struct mc_command mc_command_table[] = {
 	{"umount", MC_IN_UMOUNT, "MOUNTPOINT", 1, 1, "Unmount, and wait for the daemon's end.",
 		"When the mount is in use its users are listed and the exit code is 4.\n",
 		mc_cmd_umount},
+	{"config", MC_IN_CONFIG, "check|show|schema [FILE]", 1, 2,
+		"Check a configuration file, show effective values.", config_details,
+		mc_cmd_config},
 	{"version", MC_IN_VERSION, "", 0, 0,
 		"Print the version and what the program was built with.", NULL, mc_cmd_version},
 	{"help", MC_IN_HELP, "[COMMAND]", 0, 1, "Explain the program or one command.", NULL,

@@ -36,6 +36,7 @@ int mc_fail(const struct mc_err *err, int code);
 int mc_fail_usage(const struct mc_options *o, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
+int mc_cmd_config(const struct mc_options *o);
 int mc_cmd_export(const struct mc_options *o);
 int mc_cmd_help(const struct mc_options *o);
 int mc_cmd_import(const struct mc_options *o);

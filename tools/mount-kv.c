@@ -48,29 +48,12 @@ static uint64_t free_bytes(const char *dir)
 	return ((uint64_t)sv.f_bavail * sv.f_frsize + found_bytes) / 10 * 9;
 }
 
-static int parse_ack(const char *text, enum mc_kv_ack *ret, struct mc_err *err)
-{
-	static const char *const names[] = {[MC_KV_ACK_DRAM] = "dram",
-		[MC_KV_ACK_NVME] = "nvme",
-		[MC_KV_ACK_REMOTE] = "remote"};
-
-	for (int i = MC_KV_ACK_DRAM; i <= MC_KV_ACK_REMOTE; i++) {
-		if (strcmp(text, names[i]) == 0) {
-			*ret = (enum mc_kv_ack)i;
-			return 0;
-		}
-	}
-	return mc_err_set(err, -EINVAL, "--kv-ack: \"%s\" is not dram, nvme or remote", text);
-}
-
 int mc_mount_kv_share(struct mc_mount_kv *m, const struct mc_options *o, struct mc_mount_tiers *t,
 	struct mc_err *err)
 {
 	uint64_t want = mc_options_number(o, MC_OPT_KV_DRAM);
-	int r = parse_ack(mc_options_text(o, MC_OPT_KV_ACK), &m->ack, err);
 
-	if (r < 0)
-		return r;
+	m->ack = (enum mc_kv_ack)mc_options_number(o, MC_OPT_KV_ACK);
 	if (mc_options_given(o, MC_OPT_KV_DRAM) && want == 0)
 		return 0;
 	if (want == 0)

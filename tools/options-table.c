@@ -3,8 +3,9 @@
 
 #define ON_REMOTE                                                                                  \
 	(MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_MOUNT | MC_IN_LAYOUT |      \
-		MC_IN_PLAN | MC_IN_RESHARD)
+		MC_IN_PLAN | MC_IN_RESHARD | MC_IN_CONFIG)
 #define ON_ALL (ON_REMOTE | MC_IN_UMOUNT | MC_IN_VERSION | MC_IN_HELP)
+#define ON_MOUNT (MC_IN_MOUNT | MC_IN_CONFIG) /* what a mount is made of */
 
 const struct mc_option mc_option_table[MC_OPT_N] = {
 	[MC_OPT_REMOTE] = {"remote", 'r', true, true, MC_OPTION_TEXT, "URL", NULL, 0, 0,
@@ -35,7 +36,7 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 	[MC_OPT_JSON] = {"json", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Print JSON lines, for programs.",
 		MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_VERSION |
-			MC_IN_LAYOUT | MC_IN_PLAN | MC_IN_RESHARD},
+			MC_IN_CONFIG | MC_IN_LAYOUT | MC_IN_PLAN | MC_IN_RESHARD},
 	[MC_OPT_MODEL] = {"model", 0, false, false, MC_OPTION_TEXT, "DIR|ORG/MODEL[@REV]", NULL, 0,
 		0,
 		"The checkpoint a layout is for: a local directory, or a revision on the remote.",
@@ -51,29 +52,32 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 	[MC_OPT_DRAM] = {"dram", 0, true, true, MC_OPTION_SIZE, "SIZE", NULL, UINT64_C(64) << 20,
 		UINT64_C(1) << 50,
 		"Memory for the DRAM tier; default a quarter of the machine's or control group's.",
-		MC_IN_MOUNT | MC_IN_RESHARD},
-	[MC_OPT_NVME] = {"nvme", 0, true, true, MC_OPTION_TEXT, "DIR[,SIZE]", NULL, 0, 0,
+		ON_MOUNT | MC_IN_RESHARD},
+	[MC_OPT_NVME] = {"nvme", 0, true, true, MC_OPTION_PLACE, "DIR[,SIZE]", NULL,
+		UINT64_C(64) << 20, UINT64_C(1) << 60,
 		"Directory of the NVMe tier, and its size; default 90 % of what is free there.",
-		MC_IN_MOUNT},
+		ON_MOUNT},
 	[MC_OPT_KV_DRAM] = {"kv-dram", 0, true, true, MC_OPTION_SIZE, "SIZE", NULL, 0,
 		UINT64_C(1) << 50, "Part of --dram for KV objects; default half of it, 0 = no kv/.",
-		MC_IN_MOUNT},
+		ON_MOUNT},
 	[MC_OPT_KV_REPLICAS] = {"kv-replicas", 0, true, true, MC_OPTION_COUNT, "N", "0", 0, 1,
 		"Copies of a KV object wanted on the remote soon after the put; 0 = when evicted.",
-		MC_IN_MOUNT},
-	[MC_OPT_KV_ACK] = {"kv-ack", 0, true, true, MC_OPTION_TEXT, "TIER", "dram", 0, 0,
-		"How far a KV object is once others see it: dram, nvme or remote.", MC_IN_MOUNT},
-	[MC_OPT_MEMORY] = {"memory", 0, true, true, MC_OPTION_SIZE, "SIZE", "256MiB",
+		ON_MOUNT},
+	[MC_OPT_KV_ACK] = {"kv-ack", 0, true, true, MC_OPTION_CHOICE, "dram|nvme|remote", "dram", 0,
+		0, "How far a KV object is once others see it.", ON_MOUNT},
+	[MC_OPT_MEMORY] = {"memory", 0, true, true, MC_OPTION_SIZE, "SIZE", NULL,
 		UINT64_C(64) << 20, UINT64_C(1) << 40,
-		"Bound on the daemon's memory beyond the DRAM tier.", MC_IN_MOUNT | MC_IN_RESHARD},
+		"Bound on the daemon's memory beyond the DRAM tier; default 256MiB, on small "
+		"machines an eighth of the memory.",
+		ON_MOUNT | MC_IN_RESHARD},
 	[MC_OPT_STOP_TIMEOUT] = {"stop-timeout", 0, true, true, MC_OPTION_SECONDS, "SECONDS", "30",
 		1, 3600,
 		"How long a stop may take before the process ends whatever the remote does.",
-		MC_IN_MOUNT},
+		ON_MOUNT},
 	[MC_OPT_ALLOW_OTHER] = {"allow-other", 0, true, true, MC_OPTION_FLAG, NULL, NULL, 0, 0,
-		"Let all users read the mount; always so when root mounts.", MC_IN_MOUNT},
+		"Let all users read the mount; always so when root mounts.", ON_MOUNT},
 	[MC_OPT_NO_PASSTHROUGH] = {"no-passthrough", 0, true, true, MC_OPTION_FLAG, NULL, NULL, 0,
-		0, "Serve every read through the daemon; slower, for finding faults.", MC_IN_MOUNT},
+		0, "Serve every read through the daemon; slower, for finding faults.", ON_MOUNT},
 	[MC_OPT_FOREGROUND] = {"foreground", 'f', false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Stay in the foreground and log to standard error.", MC_IN_MOUNT},
 	[MC_OPT_LAZY] = {"lazy", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
@@ -82,7 +86,9 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		"JSON object with the same names as keys; a flag or -o word wins over it.",
 		ON_REMOTE},
 	[MC_OPT_WORDS] = {"options", 'o', false, false, MC_OPTION_TEXT, "WORD[=VALUE],…", NULL, 0,
-		0, "The same options as fstab writes them; a comma in a value is written \\,.",
+		0,
+		"The same options as fstab writes them; a comma in a value is written \\, or the "
+		"value in double quotes.",
 		MC_IN_MOUNT},
 	[MC_OPT_HELP] = {"help", 'h', false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Show this text.", ON_ALL},

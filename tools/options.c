@@ -2,17 +2,25 @@
 #include "tools/options.h"
 
 #include "tier/cleanup.h"
+#include "tools/machine-memory.h"
 #include "tools/size.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+#define MIN_TIER (UINT64_C(64) << 20)
+#define MIN_BUDGET (UINT64_C(64) << 20)
+#define MAX_BUDGET (UINT64_C(256) << 20)
 
 /* Words of fstab and mount(8) that ask for what is so anyway, or are for mount(8) itself. */
-static const char *const ignored_words[] = {"auto", "default_permissions", "defaults", "dev",
-	"exec", "noatime", "noauto", "nodev", "nofail", "nosuid", "nouser", "relatime", "ro", "rw",
-	"suid", "user", "users", "_netdev"};
+static const char *const ignored_words[] = {"_netdev", "async", "atime", "auto", "comment",
+	"default_permissions", "defaults", "dev", "diratime", "exec", "group", "lazytime", "loud",
+	"noatime", "noauto", "nodev", "nodiratime", "nofail", "nogroup", "nolazytime", "noowner",
+	"norelatime", "nostrictatime", "nosuid", "nouser", "nousers", "owner", "relatime", "ro",
+	"rw", "silent", "strictatime", "suid", "uhelper", "user", "users"};
 
 static int parse_flag(const char *text, uint64_t *ret)
 {
@@ -58,8 +66,41 @@ static int parse_percent(const char *text, uint64_t *ret)
 	return 0;
 }
 
-static int parse_number(const struct mc_option *opt, const char *text, uint64_t *ret)
+const char *mc_option_choice(const struct mc_option *opt, unsigned i, size_t *ret_len)
 {
+	const char *word = opt->unit;
+
+	for (; i > 0; i--) {
+		word += strcspn(word, "|");
+		if (*word++ == '\0')
+			return NULL;
+	}
+	*ret_len = strcspn(word, "|");
+	return word;
+}
+
+static int parse_choice(const struct mc_option *opt, const char *text, uint64_t *ret)
+{
+	const char *word;
+	size_t len;
+
+	for (unsigned i = 0; (word = mc_option_choice(opt, i, &len)) != NULL; i++)
+		if (strlen(text) == len && memcmp(text, word, len) == 0) {
+			*ret = i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+static bool is_text(const struct mc_option *opt)
+{
+	return opt->type == MC_OPTION_TEXT || opt->type == MC_OPTION_PLACE;
+}
+
+/* Whether text is one of the option's type; *ret is its number where the type has one. */
+static int parse_value(const struct mc_option *opt, const char *text, uint64_t *ret)
+{
+	size_t len;
 	uint64_t v = 0;
 	int r = -EINVAL;
 
@@ -75,8 +116,15 @@ static int parse_number(const struct mc_option *opt, const char *text, uint64_t 
 	case MC_OPTION_SIZE:
 		r = mc_size_parse(text, &v);
 		break;
-	case MC_OPTION_TEXT:
+	case MC_OPTION_CHOICE:
+		return parse_choice(opt, text, ret);
+	case MC_OPTION_PLACE:
+		r = mc_place_parse(text, &len, &v);
+		if (r < 0 || v == 0)
+			return r;
 		break;
+	case MC_OPTION_TEXT:
+		return *text == '\0' ? -EINVAL : 0;
 	}
 	if (r == 0 && (v < opt->min || v > opt->max))
 		r = -ERANGE;
@@ -93,13 +141,17 @@ static int bad_value(const struct mc_option *opt, int code, const char *text, co
 		[MC_OPTION_SECONDS] = "a whole number of seconds",
 		[MC_OPTION_SIZE] = "a size such as 512MiB or 4GiB",
 		[MC_OPTION_PERCENT] = "per cent, more than 0 and at most 100",
-		[MC_OPTION_TEXT] = "not empty"};
+		[MC_OPTION_PLACE] = "DIR or DIR,SIZE such as /nvme/mooncake,800GiB"};
 	char min[MC_SIZE_TEXT], max[MC_SIZE_TEXT];
 
+	if (opt->type == MC_OPTION_TEXT)
+		return mc_err_set(err, -EINVAL, "%s: the value is empty", where);
+	if (opt->type == MC_OPTION_CHOICE)
+		return mc_err_set(err, -EINVAL, "%s: \"%s\" is none of %s", where, text, opt->unit);
 	if (code != -ERANGE || opt->type == MC_OPTION_PERCENT || opt->max == 0)
 		return mc_err_set(
 			err, -EINVAL, "%s: \"%s\" is not %s", where, text, want[opt->type]);
-	if (opt->type == MC_OPTION_SIZE) {
+	if (opt->type == MC_OPTION_SIZE || opt->type == MC_OPTION_PLACE) {
 		mc_size_format(opt->min, min);
 		mc_size_format(opt->max, max);
 	} else {
@@ -114,24 +166,23 @@ int mc_options_set(struct mc_options *o, enum mc_option_id id, enum mc_option_or
 {
 	const struct mc_option *opt = &mc_option_table[id];
 	struct mc_option_value *v = &o->values[id];
+	uint64_t number = 0;
 	char *copy;
-	int r;
+	int r = parse_value(opt, text, &number);
 
+	if (r < 0)
+		return bad_value(opt, r, text, where, err);
+	/* Checked all the same: a file's mistake does not depend on the flags beside it. */
 	if (origin < v->origin)
 		return 0;
-	if (opt->type == MC_OPTION_TEXT) {
-		if (*text == '\0')
-			return mc_err_set(err, -EINVAL, "%s: the value is empty", where);
+	if (is_text(opt)) {
 		copy = strdup(text);
 		if (copy == NULL)
 			return mc_err_set(err, -ENOMEM, "%s: out of memory", where);
 		free(v->text);
 		v->text = copy;
-	} else {
-		r = parse_number(opt, text, &v->number);
-		if (r < 0)
-			return bad_value(opt, r, text, where, err);
 	}
+	v->number = number;
 	v->origin = origin;
 	return 0;
 }
@@ -180,8 +231,12 @@ static int set_word(struct mc_options *o, char *word, struct mc_err *err)
 	for (size_t i = 0; i < sizeof(ignored_words) / sizeof(*ignored_words); i++)
 		if (strcmp(word, ignored_words[i]) == 0)
 			return 0;
-	if (word[0] == '\0' || strncmp(word, "x-", 2) == 0)
+	if (word[0] == '\0' || strncasecmp(word, "x-", 2) == 0)
 		return 0;
+	if (strcmp(word, "remount") == 0)
+		return mc_err_set(err, -EINVAL,
+			"-o remount: change the configuration file and send the daemon SIGHUP, or "
+			"unmount and mount");
 	for (char *c = word; *c != '\0'; c++)
 		if (*c == '_')
 			*c = '-';
@@ -196,11 +251,12 @@ static int set_word(struct mc_options *o, char *word, struct mc_err *err)
 		o, (enum mc_option_id)id, MC_FROM_WORDS, eq == NULL ? "true" : eq + 1, where, err);
 }
 
-/* Splits at commas that no backslash precedes. */
+/* Splits at commas that no backslash precedes and that stand in no double quotes. */
 static int set_words(struct mc_options *o, const char *list, struct mc_err *err)
 {
 	cleanup_free char *copy = strdup(list);
 	char *word = copy, *out = copy;
+	bool quoted = false;
 	int r;
 
 	if (copy == NULL)
@@ -208,7 +264,9 @@ static int set_words(struct mc_options *o, const char *list, struct mc_err *err)
 	for (const char *in = list;; in++) {
 		if (*in == '\\' && in[1] != '\0') {
 			*out++ = *++in;
-		} else if (*in == ',' || *in == '\0') {
+		} else if (*in == '"') {
+			quoted = !quoted;
+		} else if ((*in == ',' && !quoted) || *in == '\0') {
 			bool last = *in == '\0';
 
 			*out = '\0';
@@ -280,6 +338,31 @@ static int take_option(
 	return mc_options_set(o, (enum mc_option_id)id, MC_FROM_FLAG, value, where, err);
 }
 
+static void set_computed(struct mc_options *o, enum mc_option_id id, uint64_t number)
+{
+	struct mc_option_value *v = &o->values[id];
+
+	if (v->origin == MC_FROM_NOWHERE && (mc_option_table[id].commands & o->command) != 0)
+		*v = (struct mc_option_value){.origin = MC_FROM_DEFAULT, .number = number};
+}
+
+static uint64_t between(uint64_t low, uint64_t v, uint64_t high)
+{
+	return v < low ? low : v > high ? high : v;
+}
+
+/* Defaults that depend on the machine, or on what else was given. */
+static void compute_defaults(struct mc_options *o)
+{
+	uint64_t memory = mc_machine_memory("");
+
+	set_computed(o, MC_OPT_MEMORY, between(MIN_BUDGET, memory / 8, MAX_BUDGET));
+	if ((o->command & (MC_IN_MOUNT | MC_IN_CONFIG)) == 0)
+		return;
+	set_computed(o, MC_OPT_DRAM, between(MIN_TIER, memory / 4, UINT64_MAX));
+	set_computed(o, MC_OPT_KV_DRAM, o->values[MC_OPT_DRAM].number / 2);
+}
+
 int mc_options_parse(
 	unsigned command, int argc, char *const *argv, struct mc_options *ret, struct mc_err *err)
 {
@@ -304,6 +387,8 @@ int mc_options_parse(
 	}
 	if (r == 0 && !mc_options_flag(ret, MC_OPT_HELP) && mc_options_given(ret, MC_OPT_CONFIG))
 		r = mc_options_load_config(ret, mc_options_text(ret, MC_OPT_CONFIG), err);
+	if (r == 0)
+		compute_defaults(ret);
 	return r;
 }
 
@@ -327,12 +412,12 @@ bool mc_options_flag(const struct mc_options *o, enum mc_option_id id)
 
 const char *mc_options_text(const struct mc_options *o, enum mc_option_id id)
 {
-	assert(mc_option_table[id].type == MC_OPTION_TEXT);
+	assert(is_text(&mc_option_table[id]));
 	return o->values[id].text;
 }
 
 uint64_t mc_options_number(const struct mc_options *o, enum mc_option_id id)
 {
-	assert(mc_option_table[id].type != MC_OPTION_TEXT);
+	assert(!is_text(&mc_option_table[id]));
 	return o->values[id].number;
 }

@@ -53,6 +53,8 @@ enum mc_option_type {
 	MC_OPTION_SECONDS, /* a whole number of seconds */
 	MC_OPTION_SIZE,    /* bytes, size.h */
 	MC_OPTION_PERCENT, /* 0 to 100, fractions allowed; kept in millionths of the whole */
+	MC_OPTION_CHOICE,  /* one of the words that unit lists, "a|b|c"; kept as its index */
+	MC_OPTION_PLACE,   /* a directory, perhaps with ",SIZE"; kept as text */
 };
 
 /* Which commands take an option. */
@@ -68,6 +70,7 @@ enum {
 	MC_IN_LAYOUT = 1 << 8,
 	MC_IN_PLAN = 1 << 9,
 	MC_IN_RESHARD = 1 << 10,
+	MC_IN_CONFIG = 1 << 11,
 };
 
 struct mc_option {
@@ -76,10 +79,10 @@ struct mc_option {
 	bool in_config;   /* a key of the configuration file */
 	bool in_words;    /* a word of -o */
 	enum mc_option_type type;
-	const char *unit; /* what the help calls the value; NULL for a flag */
-	const char *def; /* the default as one would write it, NULL = off, or computed (the sentence
-			    says) */
-	uint64_t min, max; /* COUNT, SECONDS, SIZE */
+	const char *unit;  /* what the help calls the value; NULL for a flag */
+	const char *def;   /* the default as one would write it, NULL = off, or computed from the
+			      machine (the   sentence says) */
+	uint64_t min, max; /* COUNT, SECONDS, SIZE, the size of a PLACE */
 	const char *sentence;
 	unsigned commands; /* MC_IN_… */
 };
@@ -97,7 +100,7 @@ enum mc_option_origin {
 struct mc_option_value {
 	enum mc_option_origin origin;
 	uint64_t number; /* FLAG: 0 or 1 */
-	char *text;      /* TEXT, owned */
+	char *text;      /* TEXT and PLACE, owned */
 };
 
 #define MC_ARGS_MAX 8
@@ -133,3 +136,22 @@ const char *mc_nearest_name(const char *word, const char *const *names, size_t n
 int mc_options_set(struct mc_options *o, enum mc_option_id id, enum mc_option_origin origin,
 	const char *text, const char *where, struct mc_err *err);
 int mc_options_load_config(struct mc_options *o, const char *path, struct mc_err *err);
+
+/* Calls problem for everything that is wrong with a configuration file, "FILE:LINE: …", whichever
+ * command it is for. The number of problems; -errno when the file cannot be read (that too is told
+ * by problem). */
+int mc_options_check_config(
+	const char *path, void (*problem)(void *ctx, const char *text), void *ctx);
+
+/* Writes the JSON schema of configuration files. */
+void mc_options_schema(FILE *out);
+
+/* The i-th word of a CHOICE, NULL behind the last; *ret_len its length. */
+const char *mc_option_choice(const struct mc_option *opt, unsigned i, size_t *ret_len);
+
+/*
+ * An option's value as one would write it, "" when there is none. out: MC_OPTION_TEXT_MAX bytes.
+ * Returns where it comes from: "default", "configuration file", "-o", "command line".
+ */
+#define MC_OPTION_TEXT_MAX 4096
+const char *mc_options_show(const struct mc_options *o, enum mc_option_id id, char *out);

@@ -115,3 +115,16 @@ void mc_size_format(uint64_t bytes, char out[MC_SIZE_TEXT])
 	else
 		snprintf(out, MC_SIZE_TEXT, v >= 10 ? "%.1f %s" : "%.2f %s", v, names[unit]);
 }
+
+int mc_place_parse(const char *text, size_t *ret_dir, uint64_t *ret_bytes)
+{
+	const char *comma = strrchr(text, ',');
+	size_t len = comma == NULL ? strlen(text) : (size_t)(comma - text);
+	uint64_t bytes = 0;
+
+	if (len == 0 || (comma != NULL && (mc_size_parse(comma + 1, &bytes) < 0 || bytes == 0)))
+		return -EINVAL;
+	*ret_dir = len;
+	*ret_bytes = bytes;
+	return 0;
+}
