@@ -317,6 +317,8 @@ int mc_names_load(const struct mc_names_sources *sources, const struct mc_questi
 	list_sort(&l);
 	l.a->res = r;
 	complain(&l, q->org, q->name);
+	if (q->topic == MC_TOPIC_VIEW && r < 0 && r != -ENOENT && l.err.text[0] != '\0')
+		l.a->why = strdup(l.err.text); /* without memory there is no reason to be told */
 	*ret = l.a;
 	return 0;
 }

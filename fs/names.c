@@ -16,6 +16,7 @@
 #include "fs/names-load.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +41,8 @@ struct item {
 	uint64_t at_ns;           /* when answer was asked for, or the last job failed */
 	uint64_t pending_ns;      /* when the job was submitted */
 	bool pending;
-	bool failed; /* the last job did not reach the catalogue; answer is from before */
+	bool outdated; /* the pending job may not have seen the last change */
+	bool failed;   /* the last job did not reach the catalogue; answer is from before */
 	struct mc_ask *waiters;
 };
 
@@ -69,6 +71,7 @@ void mc_answer_unref(struct mc_answer *a)
 	}
 	free(a->items);
 	mc_place_unref(a->place);
+	free(a->why);
 	free(a);
 }
 
@@ -228,7 +231,8 @@ static struct mc_answer *settle_locked(struct mc_names *ns, struct item *it, str
 	it->failed = a == NULL || (a->res != 0 && a->res != -ENOENT);
 	/* A failure counts from its end: it took until the deadline, and those who come next must
 	 * not each wait as long again. */
-	it->at_ns = it->failed ? ns->clock() : it->pending_ns;
+	it->at_ns = it->failed ? ns->clock() : it->outdated ? 0 : it->pending_ns;
+	it->outdated = false;
 	if (it->failed && known) {
 		*ret_old = a;
 		return mc_answer_ref(it->answer);
@@ -329,6 +333,70 @@ void mc_names_ask(struct mc_names *ns, const struct mc_question *q, bool fresh, 
 	else
 		refuse_all(ask, r);
 	mc_answer_unref(give);
+}
+
+/* "<model>@<rev>/<layout>", or that and a rank. */
+static bool is_view_of(const char *name, const char *layout)
+{
+	const char *at = strchr(name, '/');
+	size_t len = strlen(layout);
+
+	return at != NULL && strncmp(at + 1, layout, len) == 0 &&
+		(at[1 + len] == '\0' || at[1 + len] == '/');
+}
+
+static bool tells_of(const struct item *it, const char *layout)
+{
+	size_t len = strlen(layout);
+
+	switch (it->topic) {
+	case MC_TOPIC_DOCS:
+	case MC_TOPIC_FITS:
+		return true;
+	case MC_TOPIC_DOC:
+		return strncmp(it->name, layout, len) == 0 && it->name[len] == '.';
+	case MC_TOPIC_VIEW:
+		return is_view_of(it->name, layout);
+	default:
+		return false;
+	}
+}
+
+void mc_names_layout_changed(struct mc_names *ns, const char *layout)
+{
+	struct item *dropped = NULL, *it, *next;
+
+	mc_mutex_lock(&ns->lock);
+	for (it = ns->first; it != NULL; it = next) {
+		next = it->next;
+		if (!tells_of(it, layout))
+			continue;
+		if (it->pending) {
+			it->outdated = true;
+			continue;
+		}
+		list_remove(ns, it);
+		ns->n_items--;
+		it->next = dropped;
+		dropped = it;
+	}
+	mc_mutex_unlock(&ns->lock);
+	free_dropped(dropped);
+}
+
+void mc_names_misfit(struct mc_names *ns, const char *org, const char *rev, char *out, size_t size)
+{
+	size_t len = strlen(rev);
+
+	out[0] = '\0';
+	mc_mutex_lock(&ns->lock);
+	for (struct item *it = ns->first; it != NULL && out[0] == '\0'; it = it->next) {
+		if (it->topic == MC_TOPIC_VIEW && it->answer != NULL && it->answer->why != NULL &&
+			strcmp(it->org, org) == 0 && strncmp(it->name, rev, len) == 0 &&
+			it->name[len] == '/')
+			snprintf(out, size, "%s: %s", it->name + len + 1, it->answer->why);
+	}
+	mc_mutex_unlock(&ns->lock);
 }
 
 void mc_names_tick(struct mc_names *ns, uint64_t now_ns)

@@ -45,6 +45,7 @@ struct mc_answer {
 	struct mc_listed *items; /* lists: owned, sorted by name */
 	size_t n_items;
 	struct mc_place *place; /* REV, VIEW, DOC: owned reference */
+	char *why;              /* owned; VIEW: what is wrong, NULL = nothing was said */
 };
 struct mc_answer *mc_answer_ref(struct mc_answer *a);
 void mc_answer_unref(struct mc_answer *a); /* NULL allowed */
@@ -75,6 +76,11 @@ void mc_names_close(struct mc_names *ns);
  * that is older than a second.
  */
 void mc_names_ask(struct mc_names *ns, const struct mc_question *q, bool fresh, struct mc_ask *ask);
+/* A layout was published or removed here: what is remembered about it is asked anew. */
+void mc_names_layout_changed(struct mc_names *ns, const char *layout);
+/* Why the layout that was asked for last among those that do not fit the revision "<model>@<rev>"
+ * does not; "" = none is remembered. */
+void mc_names_misfit(struct mc_names *ns, const char *org, const char *rev, char *out, size_t size);
 /* Every quarter of a second: gives those who wait too long the last known answer. */
 void mc_names_tick(struct mc_names *ns, uint64_t now_ns);
 /* Questions remembered now. */

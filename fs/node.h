@@ -21,6 +21,7 @@ enum mc_node_kind {
 	MC_NODE_VIEW_REV,    /* views/<org>/<model>@<rev>: place of the revision */
 	MC_NODE_VIEW_LAYOUT, /* …/<layout>, where it holds a directory for each rank */
 	MC_NODE_LAYOUTS,     /* layouts/: place NULL */
+	MC_NODE_DRAFT,       /* a file being written there: entry is its number, place NULL */
 };
 
 enum mc_open_mode { MC_MODE_NONE, MC_MODE_CACHED, MC_MODE_PASSTHROUGH };

@@ -10,6 +10,7 @@
 #include "fs/kv.h"
 #include "fs/log.h"
 #include "fs/mode.h"
+#include "fs/ops-draft.h"
 #include "manifest/path.h"
 
 static struct mc_node *file_node(struct mc_fs *fs, fuse_ino_t ino, int *ret_errno)
@@ -40,6 +41,8 @@ void mc_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		mc_kvop_open(req, ino, fi);
 		return;
 	}
+	if (mc_dop_open(req, ino, fi))
+		return;
 	n = file_node(fs, ino, &error);
 	if (n == NULL) {
 		fuse_reply_err(req, error);
@@ -66,6 +69,8 @@ void mc_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		mc_kvop_release(req, ino);
 		return;
 	}
+	if (mc_dop_release(req, ino))
+		return;
 	n = mc_nodes_find(fs->nodes, ino);
 	if (n != NULL)
 		mc_mode_release(fs, n);
@@ -178,7 +183,8 @@ void mc_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	if (n != NULL)
 		o = atomic_load_explicit(&n->opened, memory_order_acquire);
 	if (o == NULL) {
-		fuse_reply_err(req, EBADF);
+		if (!mc_dop_read(req, ino, size, off))
+			fuse_reply_err(req, EBADF);
 	} else if (off < 0 || (uint64_t)off >= o->size || size == 0) {
 		fuse_reply_buf(req, NULL, 0);
 	} else {

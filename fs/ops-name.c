@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fs/kv.h"
+#include "fs/ops-draft.h"
 #include "fs/tree.h"
 #include "manifest/views.h"
 
@@ -107,6 +108,14 @@ static void ask(struct asking *q)
 	mc_names_ask(q->fs->names, &question, q->fresh, &q->ask);
 }
 
+/* What a layout makes may be there in a moment, by a write on this very node. */
+static double missing_timeout(const struct asking *q)
+{
+	if (q->topic == MC_TOPIC_VIEW || q->topic == MC_TOPIC_DOC)
+		return 0;
+	return mc_tree_negative_timeout(&(struct mc_spot){.kind = MC_NODE_ORG});
+}
+
 static void answered(struct mc_ask *a_ask, struct mc_answer *a)
 {
 	struct asking *q = (struct asking *)((char *)a_ask - offsetof(struct asking, ask));
@@ -129,8 +138,7 @@ static void answered(struct mc_ask *a_ask, struct mc_answer *a)
 	else if (!found && a->res != 0 && a->res != -ENOENT)
 		fuse_reply_err(req, mc_ops_errno(a->res));
 	else if (!found && q->want == WANT_ENTRY)
-		reply_missing(
-			req, mc_tree_negative_timeout(&(struct mc_spot){.kind = MC_NODE_ORG}));
+		reply_missing(req, missing_timeout(q));
 	else if (!found)
 		fuse_reply_err(req, ENOENT);
 	else if (q->want == WANT_ENTRY)
@@ -269,6 +277,8 @@ void mc_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		fuse_reply_err(req, ENAMETOOLONG);
 		return;
 	}
+	if (mc_dop_lookup(req, dir, name))
+		return;
 	s = mc_spot_of(dir);
 	if (dir->kind == MC_NODE_ROOT)
 		lookup_in_root(req, &s, name);

@@ -1,5 +1,6 @@
 /*
- * The table of operations, and those that a tree refuses that is read-only but for kv/.
+ * The table of operations, and those that a tree refuses that is read-only but for kv/ and
+ * layouts/.
  *
  * The kernel takes ENOSYS as "never ask again" for many operations, so it is never sent by a
  * handler. Left out on purpose, so that libfuse answers ENOSYS: poll (a file is always ready),
@@ -10,6 +11,7 @@
 #include <errno.h>
 
 #include "fs/kv.h"
+#include "fs/ops-draft.h"
 
 int mc_ops_errno(int r)
 {
@@ -37,7 +39,8 @@ static void op_setattr(
 		mc_kvop_setattr(req, ino, attr, to_set);
 		return;
 	}
-	fuse_reply_err(req, EROFS);
+	if (!mc_dop_setattr(req, ino, attr, to_set))
+		fuse_reply_err(req, EROFS);
 }
 
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
@@ -46,7 +49,7 @@ static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 		fuse_reply_err(req, EPERM);
 		return;
 	}
-	fuse_reply_err(req, EROFS);
+	fuse_reply_err(req, mc_dop_is_parent(req, parent) ? EPERM : EROFS);
 }
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
@@ -55,7 +58,7 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 		mc_kvop_mkdir(req, parent, name);
 		return;
 	}
-	fuse_reply_err(req, EROFS);
+	fuse_reply_err(req, mc_dop_is_parent(req, parent) ? EPERM : EROFS);
 }
 
 static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -64,7 +67,8 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 		mc_kvop_unlink(req, parent, name);
 		return;
 	}
-	fuse_reply_err(req, EROFS);
+	if (!mc_dop_unlink(req, parent, name))
+		fuse_reply_err(req, EROFS);
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -82,7 +86,7 @@ static void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, cons
 		fuse_reply_err(req, EPERM);
 		return;
 	}
-	fuse_reply_err(req, EROFS);
+	fuse_reply_err(req, mc_dop_is_parent(req, parent) ? EPERM : EROFS);
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
@@ -92,7 +96,8 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 		mc_kvop_rename(req, parent, name, newparent, newname, flags);
 		return;
 	}
-	fuse_reply_err(req, EROFS);
+	if (!mc_dop_rename(req, parent, name, newparent, newname, flags))
+		fuse_reply_err(req, EROFS);
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname)
@@ -101,7 +106,7 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const 
 		fuse_reply_err(req, EPERM);
 		return;
 	}
-	fuse_reply_err(req, EROFS);
+	fuse_reply_err(req, mc_dop_is_parent(req, newparent) ? EPERM : EROFS);
 }
 
 static void op_create(
@@ -111,7 +116,8 @@ static void op_create(
 		mc_kvop_create(req, parent, name, fi);
 		return;
 	}
-	fuse_reply_err(req, EROFS);
+	if (!mc_dop_create(req, parent, name, fi))
+		fuse_reply_err(req, EROFS);
 }
 
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
@@ -121,7 +127,8 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
 		mc_kvop_write(req, ino, buf, size, off);
 		return;
 	}
-	fuse_reply_err(req, EROFS);
+	if (!mc_dop_write(req, ino, buf, size, off))
+		fuse_reply_err(req, EROFS);
 }
 
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
@@ -131,7 +138,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 		mc_kvop_fallocate(req, ino, mode, offset, length);
 		return;
 	}
-	fuse_reply_err(req, EROFS);
+	fuse_reply_err(req, mc_dop_is_draft(req, ino) ? ENOTSUP : EROFS);
 }
 
 static void op_setxattr(
@@ -141,7 +148,7 @@ static void op_setxattr(
 		mc_kvop_setxattr(req, ino, name, value, size);
 		return;
 	}
-	fuse_reply_err(req, EROFS);
+	fuse_reply_err(req, mc_dop_is_draft(req, ino) ? ENOTSUP : EROFS);
 }
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
@@ -150,17 +157,18 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 		fuse_reply_err(req, ENODATA);
 		return;
 	}
-	fuse_reply_err(req, EROFS);
+	fuse_reply_err(req, mc_dop_is_draft(req, ino) ? ENODATA : EROFS);
 }
 
-/* Outside kv/ nothing is ever dirty. */
+/* Outside kv/ and drafts nothing is ever dirty. */
 static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	if (mc_kvfs_has(ino)) {
 		mc_kvop_flush(req, ino);
 		return;
 	}
-	fuse_reply_err(req, 0);
+	if (!mc_dop_flush(req, ino))
+		fuse_reply_err(req, 0);
 }
 
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)

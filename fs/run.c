@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/draft.h"
 #include "fs/kv.h"
 #include "fs/log.h"
 #include "fs/mode.h"
@@ -192,6 +193,8 @@ static int fs_open(struct mc_fs *fs, struct mc_err *err)
 		r = mc_work_open(WORK_THREADS, WORK_QUEUE, &fs->work);
 	if (r == 0)
 		r = open_names(fs);
+	if (r == 0)
+		r = mc_drafts_open(&fs->drafts);
 	if (r == 0 && o->kv != NULL)
 		r = mc_kvfs_open(fs, o->kv, &fs->kvfs);
 	if (r < 0)
@@ -209,6 +212,7 @@ static void fs_close(struct mc_fs *fs)
 	if (fs->se != NULL)
 		fuse_session_destroy(fs->se);
 	mc_names_close(fs->names);
+	mc_drafts_close(fs->drafts);
 	mc_kvfs_close(fs->kvfs);
 	mc_nodes_close(fs->nodes);
 	mc_views_close(fs->views);

@@ -44,6 +44,7 @@ struct mc_fs {
 	struct mc_work *work;
 	struct mc_names *names;
 	struct mc_views *views;
+	struct mc_drafts *drafts;
 	struct mc_kvfs *kvfs; /* NULL = no kv/ */
 	struct mc_notify *notify;
 	struct mc_calls calls;

@@ -5,12 +5,14 @@
  *   /views/<org>/<model>                symlink to <model>@<newest revision>
  *   /views/<org>/<model>@<rev>/<layout>/…  its tensors cut for that layout; files, or a directory
  *                                       of files for each rank
- *   /layouts/<name>.json                registered layouts
+ *   /layouts/<name>.json                registered layouts, and drafts
  */
 #include "fs/tree.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "fs/draft.h"
 
 #define FOREVER_S 86400.0 /* the contents of a revision are immutable */
 #define CHANGING_S 2.0    /* with what names.c remembers, changes are seen within 10 s */
@@ -30,6 +32,8 @@ uint64_t mc_tree_ino(const struct mc_spot *s)
 	if (s->kind == MC_NODE_ROOT)
 		return MC_NODE_ROOT_ID;
 	h = s->place != NULL ? s->place->name_hash : MC_HASH_SEED;
+	if (s->kind == MC_NODE_DRAFT)
+		h = mc_hash_bytes(h, &s->entry, sizeof(s->entry));
 	if (s->kind == MC_NODE_ENTRY) {
 		struct mc_entry e;
 
@@ -106,6 +110,17 @@ static void entry_attr(const struct mc_spot *s, struct stat *st)
 	}
 }
 
+static void draft_attr(const struct mc_fs *fs, uint32_t number, struct stat *st)
+{
+	struct mc_draft_attr a = {0};
+
+	mc_draft_stat(fs->drafts, number, &a); /* one that is gone is empty */
+	st->st_mode = S_IFREG | 0644;
+	st->st_size = (off_t)a.size;
+	st->st_blocks = (blkcnt_t)((a.size + 511) / 512);
+	st->st_mtim = a.mtime;
+}
+
 /* Directories above those of a view have the time of the checkpoint. */
 static void view_attr(const struct mc_place *p, struct stat *st)
 {
@@ -134,8 +149,13 @@ void mc_tree_attr(const struct mc_fs *fs, const struct mc_spot *s, size_t link_l
 	case MC_NODE_ORG:
 	case MC_NODE_VIEWS:
 	case MC_NODE_VIEW_ORG:
-	case MC_NODE_LAYOUTS:
 		st->st_mode = S_IFDIR | 0555;
+		break;
+	case MC_NODE_LAYOUTS:
+		st->st_mode = S_IFDIR | 0755;
+		break;
+	case MC_NODE_DRAFT:
+		draft_attr(fs, s->entry, st);
 		break;
 	case MC_NODE_VIEW_REV:
 	case MC_NODE_VIEW_LAYOUT:
@@ -163,6 +183,8 @@ static bool immutable(const struct mc_spot *s)
 
 double mc_tree_timeout(const struct mc_spot *s)
 {
+	if (s->kind == MC_NODE_DRAFT)
+		return 0;
 	return immutable(s) ? FOREVER_S : CHANGING_S;
 }
 

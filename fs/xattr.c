@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/draft.h"
 #include "fs/kv.h"
 #include "fs/mode.h"
 
@@ -31,7 +32,8 @@ static int get_kind(struct mc_fs *fs, struct mc_node *n, char *out, size_t size)
 		[MC_NODE_VIEW_LATEST] = "latest",
 		[MC_NODE_VIEW_REV] = "layouts",
 		[MC_NODE_VIEW_LAYOUT] = "view",
-		[MC_NODE_LAYOUTS] = "layouts"};
+		[MC_NODE_LAYOUTS] = "layouts",
+		[MC_NODE_DRAFT] = "layout-draft"};
 	bool view = n->kind == MC_NODE_ENTRY && n->place->view != NULL;
 
 	return snprintf(out, size, "%s", view ? "view" : name[n->kind]);
@@ -122,11 +124,28 @@ static int get_state(struct mc_fs *fs, struct mc_node *n, char *out, size_t size
 	return snprintf(out, size, "clean");
 }
 
+/* Why something was refused in layouts/: the last time, or of this draft; or why a layout does not
+ * fit the revision. */
+static int get_error(struct mc_fs *fs, struct mc_node *n, char *out, size_t size)
+{
+	char why[MC_DRAFT_ERROR_BYTES], rev[2 * MC_NAME_MAX + 2];
+
+	if (n->kind == MC_NODE_VIEW_REV) {
+		snprintf(rev, sizeof(rev), "%s@%s", n->place->model, n->place->rev);
+		mc_names_misfit(fs->names, n->place->org, rev, why, sizeof(why));
+	} else if (n->kind == MC_NODE_LAYOUTS)
+		mc_drafts_error(fs->drafts, why);
+	else if (mc_draft_error(fs->drafts, n->entry, why) < 0)
+		return -ESTALE;
+	return snprintf(out, size, "%s", why);
+}
+
 static const struct {
 	const char *name; /* after PREFIX */
 	value_fn *get;
 	bool everywhere; /* else only within a revision */
 	bool files_only;
+	bool layouts; /* only where layouts are put and where they are asked for */
 } attributes[] = {
 	{"kind", get_kind, .everywhere = true},
 	{"digest", get_digest},
@@ -135,6 +154,7 @@ static const struct {
 	{"io", get_io, .files_only = true},
 	{"source", get_source},
 	{"state", get_state, .files_only = true},
+	{"error", get_error, .layouts = true},
 };
 #define N_ATTRIBUTES (sizeof(attributes) / sizeof(attributes[0]))
 
@@ -142,6 +162,9 @@ static bool applies(size_t i, const struct mc_node *n)
 {
 	if (attributes[i].everywhere)
 		return true;
+	if (attributes[i].layouts)
+		return n->kind == MC_NODE_LAYOUTS || n->kind == MC_NODE_DRAFT ||
+			n->kind == MC_NODE_VIEW_REV;
 	return n->kind == MC_NODE_ENTRY && (!attributes[i].files_only || is_file(n));
 }
 

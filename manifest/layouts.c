@@ -158,3 +158,15 @@ int mc_layouts_put(struct mc_remote *r, const char *name, const void *text, size
 	mc_layout_free(l);
 	return res;
 }
+
+int mc_layouts_remove(struct mc_remote *r, const char *name, struct mc_err *err)
+{
+	char path[PATH_BYTES];
+	int res;
+
+	if (!name_good(name))
+		return mc_err_set(err, -ENOENT, "\"%.64s\" is no name of a layout", name);
+	snprintf(path, sizeof(path), "%s/%s%s", FOLDER, name, SUFFIX);
+	res = mc_remote_unlink(r, path, err);
+	return res < 0 ? res : mc_remote_sync(r, err);
+}

@@ -43,6 +43,8 @@ int mc_profiles_get(
 /* The document as a file to be shown: <name>.json, entry 1 of a view. -ENOENT, -EFBIG. */
 int mc_layouts_file(
 	struct mc_remote *r, const char *name, struct mc_view **ret, struct mc_err *err);
+/* Removes it; views that are open stay. -ENOENT. */
+int mc_layouts_remove(struct mc_remote *r, const char *name, struct mc_err *err);
 /* Checks the document and publishes it under its own name or, given, under name, which must be the
  * document's. -EEXIST when another document has the name, -EINVAL for a bad name, -EBADMSG. */
 int mc_layouts_put(struct mc_remote *r, const char *name, const void *text, size_t len,

@@ -308,6 +308,60 @@ START_TEST(a_slow_remote_costs_a_second_once)
 }
 END_TEST
 
+static const char *view_answer(const char *name)
+{
+	static struct asked k;
+
+	k = (struct asked){.ask.done = done};
+	mc_mutex_init(&k.lock);
+	mc_cond_init(&k.moved);
+	mc_names_ask(names, &(struct mc_question){.topic = MC_TOPIC_VIEW, .org = "o", .name = name},
+		false, &k.ask);
+	return answer(&k);
+}
+
+START_TEST(what_a_changed_layout_made_is_asked_anew_and_nothing_else)
+{
+	static const char *const of[] = {"m@1/mine", "m@1/mine/rank-00000", "m@2/mine"};
+	static const char *const other[] = {"m@1/mine2", "mine@1/x", "m@1/min"};
+
+	begin();
+	remote_set(0, 1, false);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_str_eq(view_answer(of[i]), "v1");
+		ck_assert_str_eq(view_answer(other[i]), "v1");
+	}
+	remote_set(0, 2, false);
+	mc_names_layout_changed(names, "mine");
+	for (int i = 0; i < 3; i++) {
+		ck_assert_str_eq(view_answer(of[i]), "v2");
+		ck_assert_str_eq(view_answer(other[i]), "v1");
+	}
+	end();
+}
+END_TEST
+
+START_TEST(an_answer_that_was_on_its_way_when_a_layout_changed_is_old_at_once)
+{
+	struct asked k = {.ask.done = done};
+
+	begin();
+	mc_mutex_init(&k.lock);
+	mc_cond_init(&k.moved);
+	remote_set(-ENOENT, 0, true);
+	mc_names_ask(names,
+		&(struct mc_question){.topic = MC_TOPIC_VIEW, .org = "o", .name = "m@1/mine"},
+		false, &k.ask);
+	wait_asked(1);
+	mc_names_layout_changed(names, "mine");
+	remote_set(-ENOENT, 0, false);
+	ck_assert_str_eq(answer(&k), strerror(ENOENT));
+	remote_set(0, 2, false);
+	ck_assert_str_eq(view_answer("m@1/mine"), "v2");
+	end();
+}
+END_TEST
+
 START_TEST(thousands_of_names_are_not_kept)
 {
 	begin();
@@ -364,4 +418,7 @@ SUITE_MAIN("names", a_question_refused_while_the_remote_hangs_is_not_kept,
 	who_misses_something_gets_a_list_of_this_second,
 	what_is_missing_is_asked_again_after_a_second, a_failure_keeps_the_last_answer,
 	the_first_failure_is_told, a_failure_that_took_long_is_told_for_a_second_more,
-	a_slow_remote_costs_a_second_once, thousands_of_names_are_not_kept)
+	a_slow_remote_costs_a_second_once,
+	what_a_changed_layout_made_is_asked_anew_and_nothing_else,
+	an_answer_that_was_on_its_way_when_a_layout_changed_is_old_at_once,
+	thousands_of_names_are_not_kept)
