@@ -1,0 +1,240 @@
+/*
+ * Power failures under the KV store and the NVMe tier, on a file system on the recording disk:
+ * crash-disk IMAGE DIR STATES SEED [ROUND]. IMAGE holds an empty file system for sectors of 4 KiB,
+ * DIR is empty.
+ *
+ * A round: a process works on both for a while, and what reaches the disk is recorded. Then 50
+ * points of the record are chosen, and at each what the disk may hold there: the file system is
+ * mounted, both recover and are held against what had been acknowledged by then. After every fourth
+ * of them the power goes again at a point of that recovery. Everything follows from the seed but
+ * the order in which threads run; a failure names round and state.
+ */
+#include "tests/crash-history.h"
+#include "tests/crash-kv.h"
+#include "tests/crash-nvme.h"
+#include "tier/lock.h"
+
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define ROUND 50 /* states */
+
+struct run {
+	struct disk *disk;
+	const char *pristine; /* path of the empty file system */
+	char image[256], mountpoint[256], dir[256], dram[256];
+	const char *type;
+	struct crash_kv *kv;
+	struct crash_nvme *nvme;
+	uint64_t seed;
+	unsigned round, state;
+};
+
+static const char *const types[] = {"ext4", "xfs"};
+
+static void copy_image(const struct run *r)
+{
+	char command[600];
+
+	snprintf(command, sizeof(command), "cp --sparse=always '%s' '%s'", r->pristine, r->image);
+	if (system(command) != 0) /* of names the caller chose */
+		crash_die("%s", command);
+}
+
+static void mount_disk(struct run *r)
+{
+	const char *device = disk_device(r->disk);
+
+	for (unsigned i = 0; i < 2; i++) {
+		if (r->type == NULL || strcmp(r->type, types[i]) == 0) {
+			if (mount(device, r->dir, types[i], 0, NULL) == 0) {
+				r->type = types[i];
+				return;
+			}
+		}
+	}
+	crash_die("round %u state %u: %s cannot be mounted: %s", r->round, r->state, device,
+		strerror(errno));
+}
+
+/* A process's io_uring may be taken apart later than the process. */
+static void unmount(const char *path)
+{
+	uint64_t deadline = mc_now_ns() + UINT64_C(60000000000);
+
+	while (umount(path) != 0) {
+		if (errno != EBUSY || mc_now_ns() > deadline)
+			crash_die("umount %s: %s", path, strerror(errno));
+		sched_yield();
+	}
+}
+
+static struct run run;
+static uint64_t cut_now; /* of the state that is checked */
+
+static void *work_nvme(void *arg)
+{
+	crash_nvme_work(run.nvme, run.disk, run.dir, run.seed + run.round);
+	return arg;
+}
+
+START_TEST(work)
+{
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, work_nvme, NULL), 0);
+	crash_kv_work(run.kv, run.disk, run.dir, run.dram, run.seed + run.round);
+	pthread_join(thread, NULL);
+}
+END_TEST
+
+START_TEST(check)
+{
+	crash_kv_check(run.kv, run.dir, run.dram, cut_now);
+	crash_nvme_check(run.nvme, run.dir, cut_now);
+}
+END_TEST
+
+/* Check has to know of the test that the fixtures assert in. 0 = passed. */
+static int run_test(const TTest *test)
+{
+	Suite *s = suite_create("crash-disk");
+	TCase *t = tcase_create("all");
+	SRunner *r = srunner_create(s);
+
+	tcase_add_test(t, test);
+	suite_add_tcase(s, t);
+	srunner_set_fork_status(r, CK_NOFORK);
+	srunner_run_all(r, CK_SILENT);
+	if (srunner_ntests_failed(r) > 0)
+		srunner_print(r, CK_NORMAL);
+	fflush(stdout);
+	return srunner_ntests_failed(r);
+}
+
+/* Runs the test in a process on the mounted disk; whether it passed. */
+static bool on_disk(const TTest *test)
+{
+	int status;
+	pid_t pid;
+
+	mount_disk(&run);
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		crash_die("fork: %s", strerror(errno));
+	if (pid == 0) {
+		disk_forget(run.disk);
+		_exit(run_test(test));
+	}
+	if (waitpid(pid, &status, 0) != pid)
+		crash_die("waitpid: %s", strerror(errno));
+	disk_pause(run.disk);
+	unmount(run.dir);
+	/* What a power failure does to the DRAM tier. */
+	umount2(run.dram, UMOUNT_NOFOLLOW);
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+static void expect(const char *what)
+{
+	if (!on_disk(check)) {
+		printf("%s: MC_SEED=%llu round %u state %u, after %llu operations of the disk%s\n",
+			run.type, (unsigned long long)run.seed, run.round, run.state,
+			(unsigned long long)cut_now, what);
+		exit(1);
+	}
+}
+
+static unsigned explore(unsigned n, uint64_t rng)
+{
+	uint64_t cuts[ROUND], position = disk_position(run.disk);
+	unsigned states = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		cuts[i] = crash_random(&rng) % (position + 1);
+	qsort(cuts, n, sizeof(*cuts), ascending);
+	for (unsigned i = 0; i < n && states < n; i++) {
+		cut_now = cuts[i];
+		run.state = states++;
+		disk_show(run.disk, cut_now, crash_random(&rng));
+		expect("");
+		if (i % 4 != 3 || states == n)
+			continue;
+		run.state = states++;
+		disk_show_again(run.disk, crash_random(&rng));
+		expect(", and again in the recovery");
+	}
+	return states;
+}
+
+/* The states explored. *ret_ops: operations recorded. */
+static unsigned play_round(unsigned n, uint64_t *ret_ops)
+{
+	struct disk_opts o = {.image = run.image, .mountpoint = run.mountpoint};
+	const char *why;
+	unsigned states;
+
+	copy_image(&run);
+	run.kv = crash_kv_new();
+	run.nvme = crash_nvme_new();
+	run.disk = disk_open(&o, &why);
+	if (run.disk == NULL) {
+		printf("%s\n", why);
+		exit(77);
+	}
+	disk_record(run.disk);
+	if (!on_disk(work))
+		exit(1);
+	*ret_ops = disk_position(run.disk);
+	states = explore(n, crash_rng(run.seed * 1000 + run.round));
+	disk_close(run.disk);
+	run.disk = NULL;
+	crash_kv_free(run.kv);
+	crash_nvme_free(run.nvme);
+	return states;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned states = 0, wanted;
+	uint64_t start = mc_now_ns();
+
+	if (argc < 5)
+		return 2;
+	run.pristine = argv[1];
+	snprintf(run.image, sizeof(run.image), "%s/image", argv[2]);
+	snprintf(run.mountpoint, sizeof(run.mountpoint), "%s/fuse", argv[2]);
+	snprintf(run.dir, sizeof(run.dir), "%s/mnt", argv[2]);
+	snprintf(run.dram, sizeof(run.dram), "%s/dram", argv[2]);
+	wanted = (unsigned)atoi(argv[3]);
+	run.seed = strtoull(argv[4], NULL, 10);
+	run.round = argc > 5 ? (unsigned)atoi(argv[5]) : 0;
+	if (mkdir(run.mountpoint, 0700) != 0 || mkdir(run.dir, 0700) != 0 ||
+		mkdir(run.dram, 0700) != 0)
+		return 2;
+	for (; states < wanted; run.round++) {
+		unsigned n = wanted - states < ROUND ? wanted - states : ROUND;
+		uint64_t ops;
+
+		states += play_round(n, &ops);
+		printf("%s round %u: %llu operations of the disk, %u states in %.1f s\n", run.type,
+			run.round, (unsigned long long)ops, states,
+			(double)(mc_now_ns() - start) / 1e9);
+	}
+	return 0;
+}

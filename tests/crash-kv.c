@@ -1,0 +1,372 @@
+/*
+ * Clients of a KV store that loses power: see crash-kv.h.
+ *
+ * I1 an object that is there has the bytes of one put, whole. I2 what was synced, or replaced and
+ * renamed over it and synced, is there. I3 what was removed, replaced or renamed away is not. I4
+ * the store's use of the disk is what its files take, and it works.
+ *
+ * A replacing put takes the older version off the disk before it is on it itself: between the two
+ * the key may be absent.
+ */
+#include "tests/crash-kv.h"
+
+#include "tests/crash-history.h"
+#include "tests/kv-fixture.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define CLIENTS 3
+#define KEYS 4 /* of each */
+#define OPS 40 /* of each */
+
+enum kind { PUT, SYNC, RENAME, UNLINK, EVICT, KINDS };
+
+struct op {
+	struct crash_span span;
+	enum kind kind;
+	unsigned key, to; /* to: RENAME */
+	uint32_t content; /* PUT */
+};
+
+struct crash_kv {
+	struct op ops[CLIENTS][OPS];
+};
+
+struct client {
+	struct crash_kv *h;
+	const struct disk *disk;
+	struct mc_kv *kv;
+	unsigned number;
+	uint64_t rng;
+	bool there[KEYS];
+};
+
+static size_t size_of(uint32_t content)
+{
+	uint64_t rng = crash_rng(content);
+	unsigned kind = (unsigned)(crash_random(&rng) % 10);
+
+	if (kind < 5)
+		return crash_random(&rng) % 9000;
+	if (kind < 9)
+		return crash_random(&rng) % 300000;
+	return crash_random(&rng) % 1200000; /* an image of its own */
+}
+
+static void key_name(unsigned client, unsigned key, char out[32])
+{
+	snprintf(out, 32, "client%u/k%u", client, key);
+}
+
+static void open_store(struct kv_fixture *x, const char *dir, const char *dram)
+{
+	struct mc_err err = {0};
+	int r;
+
+	memset(x, 0, sizeof(*x));
+	snprintf(x->dram, sizeof(x->dram), "%s", dram);
+	snprintf(x->nvme, sizeof(x->nvme), "%s/kv", dir);
+	x->opts = (struct mc_kv_opts){.dram_dir = x->dram,
+		.dram_capacity = UINT64_C(16) << 20,
+		.nvme_dir = x->nvme,
+		.nvme_capacity = UINT64_C(24) << 20,
+		.node = "00c0ffee"};
+	r = mc_kv_open(&x->opts, &x->kv, &err);
+	if (r != 0)
+		crash_die("the KV store does not open: %d %s", r, err.text);
+}
+
+/* ---- the clients */
+
+static enum kind choose(struct client *c, unsigned key)
+{
+	static const enum kind kinds[] = {
+		PUT, PUT, PUT, SYNC, SYNC, SYNC, RENAME, RENAME, UNLINK, EVICT};
+
+	if (!c->there[key])
+		return PUT;
+	return kinds[crash_random(&c->rng) % (sizeof(kinds) / sizeof(*kinds))];
+}
+
+static int do_op(struct client *c, const struct op *op)
+{
+	char key[32], to[32];
+	int r;
+
+	key_name(c->number, op->key, key);
+	key_name(c->number, op->to, to);
+	switch (op->kind) {
+	case PUT:
+		return kv_put_wait(c->kv, key, size_of(op->content), op->content);
+	case SYNC:
+		return mc_kv_sync(c->kv, key);
+	case RENAME:
+		return mc_kv_rename(c->kv, key, to, 0);
+	case UNLINK:
+		return mc_kv_unlink(c->kv, key);
+	case EVICT:
+	case KINDS:
+		break;
+	}
+	r = mc_kv_evict(c->kv, key);
+	return r == -EBUSY || r == -EAGAIN || r == -ENOENT ? 0 : r;
+}
+
+static void *client_main(void *arg)
+{
+	struct client *c = arg;
+
+	for (unsigned i = 0; i < OPS; i++) {
+		struct op *op = &c->h->ops[c->number][i];
+		int r;
+
+		op->key = (unsigned)(crash_random(&c->rng) % KEYS);
+		op->kind = choose(c, op->key);
+		op->to = (op->key + 1 + (unsigned)(crash_random(&c->rng) % (KEYS - 1))) % KEYS;
+		op->content = (c->number << 16) + i + 1;
+		op->span.begun = disk_position(c->disk) + 1;
+		r = do_op(c, op);
+		op->span.acknowledged = disk_position(c->disk) + 1;
+		if (r != 0)
+			crash_die(
+				"client %u operation %u of kind %d: %d", c->number, i, op->kind, r);
+		if (op->kind == RENAME)
+			c->there[op->to] = true;
+		c->there[op->key] = op->kind != UNLINK && op->kind != RENAME;
+	}
+	return NULL;
+}
+
+struct crash_kv *crash_kv_new(void)
+{
+	struct crash_kv *h =
+		mmap(NULL, sizeof(*h), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (h == MAP_FAILED)
+		crash_die("no memory");
+	return h;
+}
+
+void crash_kv_free(struct crash_kv *h)
+{
+	munmap(h, sizeof(*h));
+}
+
+void crash_kv_work(
+	struct crash_kv *h, const struct disk *d, const char *dir, const char *dram, uint64_t seed)
+{
+	struct client clients[CLIENTS] = {0};
+	pthread_t threads[CLIENTS];
+	struct kv_fixture x;
+
+	open_store(&x, dir, dram);
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		char key[32];
+
+		snprintf(key, sizeof(key), "client%u", i);
+		if (mc_kv_mkdir(x.kv, key) != 0)
+			crash_die("mkdir %s", key);
+		clients[i] = (struct client){.h = h,
+			.disk = d,
+			.kv = x.kv,
+			.number = i,
+			.rng = crash_rng(seed * CLIENTS + i)};
+		if (pthread_create(&threads[i], NULL, client_main, &clients[i]) != 0)
+			crash_die("no thread");
+	}
+	for (unsigned i = 0; i < CLIENTS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* ---- the judgement */
+
+/* What a key may hold: value; or nothing, unless it is sure. */
+struct held {
+	uint32_t value; /* 0 = absent */
+	bool sure;
+};
+
+static bool may_be(struct held h, uint32_t content)
+{
+	return content == h.value || (content == 0 && !h.sure);
+}
+
+static void acknowledge(struct held *keys, const struct op *op)
+{
+	struct held *k = &keys[op->key];
+
+	if (op->kind == PUT)
+		*k = (struct held){op->content, false};
+	if (op->kind == SYNC)
+		k->sure = true;
+	if (op->kind == RENAME)
+		keys[op->to] = *k;
+	if (op->kind == RENAME || op->kind == UNLINK)
+		*k = (struct held){0, true};
+}
+
+/* Whether the operation that was under way explains what its keys hold. */
+static bool explains(const struct held *keys, const struct op *op, const uint32_t *found)
+{
+	struct held k = keys[op->key], to = keys[op->to];
+	uint32_t a = found[op->key], b = found[op->to];
+
+	if (op->kind == PUT)
+		return may_be(k, a) || a == op->content || a == 0;
+	if (op->kind == UNLINK)
+		return may_be(k, a) || a == 0;
+	if (op->kind != RENAME)
+		return may_be(k, a);
+	if (may_be(k, a) && may_be(to, b) && (a != b || a == 0))
+		return true; /* not yet */
+	if (a == 0 && may_be(k, b))
+		return true; /* done */
+	/* What is not on the disk itself yet takes the older version off it first. */
+	return !k.sure && may_be(k, a) && b == 0;
+}
+
+static void judge_client(
+	struct crash_kv *h, unsigned client, uint64_t cut, const uint32_t found[KEYS])
+{
+	struct held keys[KEYS] = {{0}};
+	const struct op *open = NULL;
+	unsigned i;
+
+	for (i = 0; i < KEYS; i++)
+		keys[i].sure = true;
+	for (i = 0; i < OPS && crash_acknowledged(&h->ops[client][i].span, cut); i++)
+		acknowledge(keys, &h->ops[client][i]);
+	if (i < OPS && crash_begun(&h->ops[client][i].span, cut))
+		open = &h->ops[client][i];
+	if (open != NULL && !explains(keys, open, found))
+		crash_die("client %u, operation %u of kind %d under way: k%u holds %x (%x %s), "
+			  "k%u %x (%x %s)",
+			client, i, open->kind, open->key, found[open->key], keys[open->key].value,
+			keys[open->key].sure ? "surely" : "perhaps", open->to, found[open->to],
+			keys[open->to].value, keys[open->to].sure ? "surely" : "perhaps");
+	for (unsigned k = 0; k < KEYS; k++) {
+		bool concerned =
+			open != NULL && (k == open->key || (open->kind == RENAME && k == open->to));
+
+		if (!concerned && !may_be(keys[k], found[k]))
+			crash_die("client %u after operation %u: k%u holds %x, not %x (%s)", client,
+				i, k, found[k], keys[k].value, keys[k].sure ? "surely" : "perhaps");
+	}
+}
+
+/* The content a key holds: one that was ever put by that client, whole. */
+static uint32_t content_of(struct crash_kv *h, struct mc_kv *kv, unsigned client, unsigned key)
+{
+	struct mc_kv_object *obj;
+	struct mc_kv_attr attr;
+	uint32_t content = 0;
+	char name[32];
+	int r;
+
+	key_name(client, key, name);
+	r = kv_open_object(kv, name, &obj);
+	if (r == -ENOENT)
+		return 0;
+	if (r != 0)
+		crash_die("%s: does not open: %d", name, r);
+	mc_kv_object_attr(obj, &attr);
+	for (unsigned i = 0; i < OPS && content == 0; i++) {
+		const struct op *op = &h->ops[client][i];
+		bool same = false;
+
+		if (op->kind != PUT || op->span.begun == 0 || size_of(op->content) != attr.size)
+			continue;
+		r = kv_check_object(obj, attr.size, op->content, &same);
+		if (r != 0)
+			crash_die("%s: reads %d", name, r);
+		if (same)
+			content = op->content;
+	}
+	if (content == 0)
+		crash_die("%s: %llu bytes that nobody put", name, (unsigned long long)attr.size);
+	mc_kv_object_put(obj);
+	return content;
+}
+
+static uint64_t disk_bytes(const char *path)
+{
+	uint64_t bytes = 0;
+	DIR *d = opendir(path);
+	struct dirent *e;
+
+	while (d != NULL && (e = readdir(d)) != NULL) {
+		char sub[4096];
+		struct stat st;
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(sub, sizeof(sub), "%s/%s", path, e->d_name);
+		if (stat(sub, &st) != 0)
+			crash_die("%s", sub);
+		bytes += S_ISDIR(st.st_mode) ? disk_bytes(sub) : (uint64_t)st.st_size;
+	}
+	if (d != NULL)
+		closedir(d);
+	return bytes;
+}
+
+static void check_space(struct kv_fixture *x)
+{
+	char segments[128], images[128];
+	struct mc_kv_stats s;
+	uint64_t bytes;
+
+	snprintf(segments, sizeof(segments), "%s/segments", x->nvme);
+	snprintf(images, sizeof(images), "%s/kvimages", x->nvme);
+	bytes = disk_bytes(segments) + disk_bytes(images);
+	mc_kv_stats(x->kv, &s);
+	if (s.nvme_used != bytes || bytes > x->opts.nvme_capacity)
+		crash_die("%llu bytes are in use, the files have %llu",
+			(unsigned long long)s.nvme_used, (unsigned long long)bytes);
+}
+
+static void wait_recovered(struct mc_kv *kv)
+{
+	struct mc_kv_stats s;
+
+	do {
+		sched_yield();
+		mc_kv_stats(kv, &s);
+	} while (s.recovering);
+}
+
+void crash_kv_check(struct crash_kv *h, const char *dir, const char *dram, uint64_t cut)
+{
+	uint64_t n = 0;
+	struct mc_kv_stats s;
+	struct kv_fixture x;
+
+	open_store(&x, dir, dram);
+	wait_recovered(x.kv);
+	mc_kv_stats(x.kv, &s);
+	check_space(&x);
+	for (unsigned c = 0; c < CLIENTS; c++) {
+		uint32_t found[KEYS];
+
+		for (unsigned k = 0; k < KEYS; k++) {
+			found[k] = content_of(h, x.kv, c, k);
+			n += found[k] != 0;
+		}
+		judge_client(h, c, cut, found);
+	}
+	/* "usable": of an earlier check, before a second failure. */
+	if (s.objects != n && s.objects != n + 1)
+		crash_die("%llu objects, not %llu", (unsigned long long)s.objects,
+			(unsigned long long)n);
+	if (kv_put_wait(x.kv, "usable", 100000, 7) != 0 || mc_kv_sync(x.kv, "usable") != 0)
+		crash_die("nothing can be put");
+	if (mc_kv_evict(x.kv, "usable") != 0)
+		crash_die("it cannot be evicted");
+	kv_expect(x.kv, "usable", 100000, 7);
+	if (mc_kv_close(x.kv, 20000) != 0)
+		crash_die("it does not close");
+}

@@ -1,0 +1,53 @@
+#!/bin/bash
+# Power failures on real ext4 and XFS under the KV store and the NVMe tier: a disk records what is
+# written to it, and states are sampled that it may be in when the power goes; each is mounted,
+# recovered and compared with what had been acknowledged. MC_STATES=n samples n states (100),
+# MC_SEED=n repeats a run, MC_ROUND=n begins at that round of it.
+# timeout: 3000
+set -euo pipefail
+
+states=${MC_STATES:-100}
+seed=${MC_SEED:-$RANDOM}
+tmp=${MC_TMP:-$(mktemp -d)}
+program=${MC_BUILD:-build}/tests/crash-disk
+
+skip() { echo "$*"; exit 77; }
+
+# Whatever is mounted below DIR, newest first; the disk itself goes with its process.
+unmount_below()
+{
+	awk -v d="$1/" 'index($2, d) == 1 { print $2 }' /proc/self/mounts | tac |
+		while read -r path; do umount -l "$path"; done
+}
+
+cleanup()
+{
+	unmount_below "$tmp"
+	rm -rf "$tmp"/ext4* "$tmp"/xfs*
+	[ -n "${MC_TMP:-}" ] || rmdir "$tmp"
+}
+
+[ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || skip 'needs root and /dev/fuse'
+[ -c /dev/loop-control ] || skip 'needs loop devices'
+[ -x "$program" ] || skip 'Check is not installed'
+trap cleanup EXIT
+
+kinds=()
+for type in ext4 xfs; do
+	! command -v "mkfs.$type" >/dev/null || kinds+=("$type")
+done
+[ ${#kinds[@]} -gt 0 ] || skip 'neither mkfs.ext4 nor mkfs.xfs is installed'
+for type in "${kinds[@]}"; do
+	case $type in
+	ext4)
+		truncate -s 96M "$tmp/ext4"
+		mkfs.ext4 -q -F -b 4096 "$tmp/ext4"
+		;;
+	xfs)
+		truncate -s 320M "$tmp/xfs"
+		mkfs.xfs -q -f -s size=4096 "$tmp/xfs"
+		;;
+	esac
+	mkdir "$tmp/$type.d"
+	"$program" "$tmp/$type" "$tmp/$type.d" $((states / ${#kinds[@]})) "$seed" ${MC_ROUND:-}
+done
