@@ -51,9 +51,9 @@ static size_t size_of(uint32_t content)
 	unsigned kind = (unsigned)(crash_random(&rng) % 10);
 
 	if (kind < 5)
-		return crash_random(&rng) % 9000;
+		return 16 + crash_random(&rng) % 9000;
 	if (kind < 9)
-		return crash_random(&rng) % 300000;
+		return 16 + crash_random(&rng) % 300000;
 	return crash_random(&rng) % 1200000; /* an image of its own */
 }
 
