@@ -163,6 +163,16 @@ unsigned mc_calls_expire(struct mc_calls *cs, uint64_t now_ns)
 	}
 }
 
+uint64_t mc_calls_open(struct mc_calls *cs)
+{
+	uint64_t n;
+
+	mc_mutex_lock(&cs->lock);
+	n = cs->open;
+	mc_mutex_unlock(&cs->lock);
+	return n;
+}
+
 void mc_calls_wait_answered(struct mc_calls *cs, uint64_t until_ns)
 {
 	int r = 0;

@@ -43,6 +43,8 @@ void mc_call_end(struct mc_call *c);
 /* Answers what began deadline_ns before now with EIO; now_ns = UINT64_MAX: everything. Returns how
  * many. */
 unsigned mc_calls_expire(struct mc_calls *cs, uint64_t now_ns);
+/* Operations begun and not ended. */
+uint64_t mc_calls_open(struct mc_calls *cs);
 /* Waits until every request is answered, or until_ns. */
 void mc_calls_wait_answered(struct mc_calls *cs, uint64_t until_ns);
 /* Waits until every operation has ended: 0, or -ETIMEDOUT at deadline_ns. */

@@ -7,11 +7,19 @@
 #include "tier/error.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct mc_catalogue;
 struct mc_kv;
 struct mc_remote;
 struct mc_store;
+
+/* One option of the program as it is in effect. */
+struct mc_fs_setting {
+	const char *name;   /* literals */
+	const char *origin; /* "default", "configuration file", "-o", "command line" */
+	char value[4352];   /* as one would write it; "" = unset */
+};
 
 struct mc_fs_opts {
 	const char *mountpoint; /* an existing directory */
@@ -26,7 +34,10 @@ struct mc_fs_opts {
 	unsigned request_deadline_ms; /* a request without an answer gets EIO; 0 = 60,000 */
 	unsigned stop_deadline_ms;    /* from the stop to the return of mc_fs_run; 0 = 10,000 */
 	int stop_fd;                  /* readable = stop, for instance an eventfd; -1 = none */
+	const char *version;          /* of the program, for status; NULL = unknown */
 	void (*ready)(void *ctx);     /* once, from a loop thread: the tree answers; may be NULL */
+	/* The i-th option, for .mooncake/config; false: there is none. Any thread; may be NULL. */
+	bool (*setting)(void *ctx, unsigned i, struct mc_fs_setting *ret);
 	void *ctx;
 };
 

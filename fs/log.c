@@ -1,16 +1,43 @@
-/* Structured log lines to stderr or syslog, and the rate limit for lines a client could provoke. */
+/*
+ * Structured log lines to stderr or syslog, the last of them in memory, and the rate limit for
+ * lines a client could provoke.
+ *
+ * Invariant: of the ring the lines [total - min(total, RING_LINES), total) are there, under
+ * ring.lock, which is a leaf.
+ */
 #include "fs/log.h"
 
+#include <errno.h>
+#include <jansson.h>
 #include <stdarg.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 
 #include "fs/fs.h"
 #include "tier/lock.h"
 
+#define RING_LINES 256
+#define EVENT_BYTES 48
+#define TEXT_BYTES 1024
+
 static atomic_bool use_syslog;
 static atomic_bool show_debug;
+
+static const char *const level_name[] = {"error", "warning", "info", "debug"};
+
+struct line {
+	struct timespec at;
+	enum mc_log_level level;
+	char event[EVENT_BYTES];
+	char text[TEXT_BYTES];
+};
+
+static struct {
+	struct mc_mutex lock;
+	struct line lines[RING_LINES];
+	uint64_t total;
+} ring = {.lock = MC_MUTEX_INIT};
 
 void mc_log_open(bool to_syslog, bool debug)
 {
@@ -29,11 +56,25 @@ static void flatten(char *s)
 	}
 }
 
+static void remember(enum mc_log_level level, const char *event, const char *text)
+{
+	struct timespec now;
+	struct line *l;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	mc_mutex_lock(&ring.lock);
+	l = &ring.lines[ring.total++ % RING_LINES];
+	l->at = now;
+	l->level = level;
+	snprintf(l->event, sizeof(l->event), "%s", event);
+	snprintf(l->text, sizeof(l->text), "%s", text);
+	mc_mutex_unlock(&ring.lock);
+}
+
 void mc_log(enum mc_log_level level, const char *event, const char *fmt, ...)
 {
 	static const int priority[] = {LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG};
-	static const char *const name[] = {"error", "warning", "info", "debug"};
-	char text[1024];
+	char text[TEXT_BYTES];
 	va_list ap;
 
 	if (level == MC_LOG_DEBUG && !atomic_load_explicit(&show_debug, memory_order_relaxed))
@@ -42,10 +83,102 @@ void mc_log(enum mc_log_level level, const char *event, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	flatten(text);
+	remember(level, event, text);
 	if (atomic_load_explicit(&use_syslog, memory_order_relaxed))
 		syslog(priority[level], "event=%s %s", event, text);
 	else
-		fprintf(stderr, "mooncakefs: level=%s event=%s %s\n", name[level], event, text);
+		fprintf(stderr, "mooncakefs: level=%s event=%s %s\n", level_name[level], event,
+			text);
+}
+
+/* Where a value ends: a quoted one at the quote before the next key or the end, since the text in
+ * it may hold quotes too. */
+static const char *value_end(const char *value)
+{
+	const char *end;
+
+	if (*value != '"')
+		return value + strcspn(value, " ");
+	for (end = strchr(value + 1, '"'); end != NULL; end = strchr(end + 1, '"')) {
+		size_t key = end[1] == ' ' ? strspn(end + 2, MC_LOG_KEY_CHARS) : 0;
+
+		if (end[1] == '\0' || (key > 0 && end[2 + key] == '='))
+			return end;
+	}
+	return value + strlen(value); /* cut off */
+}
+
+static json_t *text_of(const char *s, size_t len)
+{
+	json_t *j = json_stringn(s, len);
+
+	return j != NULL ? j : json_string("?"); /* not UTF-8 */
+}
+
+/* Adds the pairs of "key=value key=\"value\" …"; what is none is left out. */
+static void add_pairs(json_t *obj, const char *text)
+{
+	while (*text != '\0') {
+		size_t len = strspn(text, MC_LOG_KEY_CHARS);
+		const char *value = text + len + 1, *end;
+		char key[64];
+
+		if (len == 0 || text[len] != '=' || len >= sizeof(key)) {
+			text += strcspn(text, " ");
+			text += strspn(text, " ");
+			continue;
+		}
+		memcpy(key, text, len);
+		key[len] = '\0';
+		end = value_end(value);
+		value += *value == '"';
+		json_object_set_new(
+			obj, key, text_of(value, end > value ? (size_t)(end - value) : 0));
+		text = end + strspn(end, "\" ");
+	}
+}
+
+int mc_log_json(const struct timespec *at, enum mc_log_level level, const char *event,
+	const char *text, FILE *out)
+{
+	char time[64] = "";
+	struct tm tm;
+	size_t n = gmtime_r(&at->tv_sec, &tm) != NULL
+		? strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", &tm)
+		: 0;
+	json_t *obj = json_object();
+	int r;
+
+	snprintf(time + n, sizeof(time) - n, ".%03ldZ", at->tv_nsec / 1000000);
+	json_object_set_new(obj, "time", json_string(time));
+	json_object_set_new(obj, "level", json_string(level_name[level]));
+	json_object_set_new(obj, "event", text_of(event, strlen(event)));
+	add_pairs(obj, text);
+	r = obj != NULL ? json_dumpf(obj, out, JSON_COMPACT) : -1;
+	fputc('\n', out);
+	json_decref(obj);
+	return r == 0 ? 0 : -ENOMEM;
+}
+
+int mc_log_recent(FILE *out)
+{
+	struct line *copy = malloc(sizeof(ring.lines));
+	uint64_t total;
+	int r = 0;
+
+	if (copy == NULL)
+		return -ENOMEM;
+	mc_mutex_lock(&ring.lock);
+	total = ring.total;
+	memcpy(copy, ring.lines, sizeof(ring.lines));
+	mc_mutex_unlock(&ring.lock);
+	for (uint64_t i = total > RING_LINES ? total - RING_LINES : 0; r == 0 && i < total; i++) {
+		const struct line *l = &copy[i % RING_LINES];
+
+		r = mc_log_json(&l->at, l->level, l->event, l->text, out);
+	}
+	free(copy);
+	return r;
 }
 
 bool mc_log_allowed(struct mc_log_limit *l, uint64_t *ret_suppressed)

@@ -18,6 +18,7 @@
 #define SLAB_SHIFT 10 /* nodes allocated together */
 #define SLAB_NODES (UINT32_C(1) << SLAB_SHIFT)
 #define SLOT_NONE UINT32_MAX
+#define GEN_MASK UINT32_C(0x1fffffff) /* the top three bits of an id mark other parts */
 
 struct mc_nodes {
 	struct mc_mutex lock;
@@ -192,7 +193,7 @@ void mc_nodes_put(struct mc_nodes *t, struct mc_node *n, uint64_t refs)
 		unlink_node(t, n);
 		place = n->place;
 		n->place = NULL;
-		n->gen = (n->gen + 1) & INT32_MAX; /* the top bit of an id marks kv/ */
+		n->gen = (n->gen + 1) & GEN_MASK;
 		n->entry = t->free_slot;
 		t->free_slot = n->slot;
 		t->count--;

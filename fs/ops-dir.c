@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/generated.h"
 #include "fs/kv.h"
 #include "fs/tree.h"
 #include "manifest/views.h"
@@ -20,11 +21,6 @@
 
 #define QUESTION_BYTES 512 /* "<model>@<rev>" */
 
-/* An open directory whose names come from the catalogue: fi->fh. */
-struct listing {
-	struct mc_answer *answer; /* owned reference */
-};
-
 struct opening {
 	struct mc_call call;
 	struct mc_ask ask;
@@ -32,26 +28,19 @@ struct opening {
 	struct fuse_file_info fi;
 };
 
-static struct listing *listing_of(const struct fuse_file_info *fi)
-{
-	/* FUSE hands handles around as integers. NOLINTNEXTLINE(performance-no-int-to-ptr) */
-	return (struct listing *)(uintptr_t)fi->fh;
-}
-
 static void reply_opened(fuse_req_t req, struct opening *o, struct mc_answer *a)
 {
-	struct listing *l = malloc(sizeof(*l));
+	const struct mc_handle h = {.answer = mc_answer_ref(a)};
+	uint64_t id;
+	int r = mc_handles_add(o->fs->handles, &h, &id);
 
-	if (l == NULL) {
-		fuse_reply_err(req, ENOMEM);
+	if (r < 0) {
+		fuse_reply_err(req, -r);
 		return;
 	}
-	l->answer = mc_answer_ref(a);
-	o->fi.fh = (uintptr_t)l;
-	if (fuse_reply_open(req, &o->fi) == -ENOENT) {
-		mc_answer_unref(l->answer);
-		free(l);
-	}
+	o->fi.fh = id;
+	if (fuse_reply_open(req, &o->fi) == -ENOENT)
+		mc_handles_remove(o->fs->handles, id);
 }
 
 static void opening_answered(struct mc_ask *ask, struct mc_answer *a)
@@ -95,7 +84,7 @@ void mc_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct mc_node *n;
 
 	fi->fh = 0;
-	if (mc_kvfs_has(ino)) {
+	if (mc_kvfs_has(ino) || mc_generated_has(ino)) {
 		fuse_reply_open(req, fi);
 		return;
 	}
@@ -125,48 +114,25 @@ void mc_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 void mc_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct listing *l = listing_of(fi);
-
-	if (l != NULL) {
-		mc_answer_unref(l->answer);
-		free(l);
-	}
+	mc_handles_remove(mc_ops_fs(req)->handles, fi->fh);
 	fuse_reply_err(req, 0);
 }
 
 /* One answer to readdir being filled. */
 struct page {
-	fuse_req_t req;
+	struct mc_page page;
 	struct mc_fs *fs;
 	struct mc_node *dir;
-	char *buf;
-	size_t size, used; /* bytes */
-	bool plus;
 	struct mc_node **given; /* nodes whose reference the reply hands over */
 	size_t n_given, cap_given;
 };
 
-static bool put(struct page *p, const char *name, const struct fuse_entry_param *e, off_t next)
-{
-	size_t left = p->size - p->used, len;
-
-	if (p->plus)
-		len = fuse_add_direntry_plus(p->req, p->buf + p->used, left, name, e, next);
-	else
-		len = fuse_add_direntry(p->req, p->buf + p->used, left, name, &e->attr, next);
-	if (len > left)
-		return false;
-	p->used += len;
-	return true;
-}
-
-/* Only the type and the number, no node: the kernel looks the name up when it needs to. */
 static bool put_bare(struct page *p, const char *name, const struct mc_spot *s, off_t next)
 {
-	struct fuse_entry_param e = {0};
+	struct stat st;
 
-	mc_tree_attr(p->fs, s, 0, &e.attr);
-	return put(p, name, &e, next);
+	mc_tree_attr(p->fs, s, 0, &st);
+	return mc_page_put_bare(&p->page, name, st.st_mode, st.st_ino, next);
 }
 
 static bool put_node(struct page *p, const char *name, const struct mc_spot *s, off_t next)
@@ -176,20 +142,12 @@ static bool put_node(struct page *p, const char *name, const struct mc_spot *s, 
 
 	if (p->n_given == p->cap_given || mc_tree_entry_param(p->fs, s, 0, &e, &n) < 0)
 		return put_bare(p, name, s, next);
-	if (!put(p, name, &e, next)) {
+	if (!mc_page_put(&p->page, name, &e, next)) {
 		mc_nodes_put(p->fs->nodes, n, 1);
 		return false;
 	}
 	p->given[p->n_given++] = n;
 	return true;
-}
-
-/* The parent's number does not matter to anyone; the kernel answers ".." itself. */
-static bool put_dot(struct page *p, off_t index)
-{
-	struct mc_spot s = mc_spot_of(p->dir);
-
-	return put_bare(p, index == 0 ? "." : "..", &s, index + 1);
 }
 
 static bool put_entry(struct page *p, const struct mc_entry *dir, off_t index)
@@ -199,7 +157,7 @@ static bool put_entry(struct page *p, const struct mc_entry *dir, off_t index)
 
 	s.entry = dir->first_child + (uint32_t)index;
 	mc_manifest_entry(s.place->manifest, s.entry, &e);
-	if (p->plus && dir->n_children <= PLUS_MAX)
+	if (p->page.plus && dir->n_children <= PLUS_MAX)
 		return put_node(p, e.name, &s, index + 3);
 	return put_bare(p, e.name, &s, index + 3);
 }
@@ -207,26 +165,12 @@ static bool put_entry(struct page *p, const struct mc_entry *dir, off_t index)
 static bool put_listed(struct page *p, const struct mc_listed *item, off_t index)
 {
 	struct mc_spot dir = mc_spot_of(p->dir);
-	struct fuse_entry_param e = {0};
+	mode_t mode = item->target != NULL ? S_IFLNK : S_IFDIR;
 
-	e.attr.st_ino = mc_tree_listed_ino(&dir, item->name);
-	e.attr.st_mode = item->target != NULL ? S_IFLNK : S_IFDIR;
 	if (dir.kind == MC_NODE_LAYOUTS)
-		e.attr.st_mode = S_IFREG;
-	return put(p, item->name, &e, index + 3);
-}
-
-#define ROOT_NAMES 3
-
-/* The last entry of the root, after ROOT_NAMES others. */
-static void put_kv(struct page *p, off_t off)
-{
-	struct fuse_entry_param e = {0};
-
-	if (p->fs->kvfs == NULL || off > ROOT_NAMES)
-		return;
-	mc_kvfs_root_attr(p->fs->kvfs, &e.attr);
-	put(p, "kv", &e, off + 3);
+		mode = S_IFREG;
+	return mc_page_put_bare(
+		&p->page, item->name, mode, mc_tree_listed_ino(&dir, item->name), index + 3);
 }
 
 static bool put_rank(struct page *p, off_t index)
@@ -238,34 +182,16 @@ static bool put_rank(struct page *p, off_t index)
 	return put_listed(p, &item, index);
 }
 
-static void fill_root(struct page *p, off_t off)
+static void fill(struct page *p, const struct mc_handle *h, off_t off)
 {
-	static const struct {
-		const char *name;
-		enum mc_node_kind kind;
-	} tops[ROOT_NAMES] = {{"checkpoints", MC_NODE_CHECKPOINTS}, {"views", MC_NODE_VIEWS},
-		{"layouts", MC_NODE_LAYOUTS}};
-
-	for (; (size_t)off < sizeof(tops) / sizeof(*tops); off++) {
-		struct mc_spot s = {.kind = tops[off].kind};
-
-		if (!put_bare(p, tops[off].name, &s, off + 3))
-			return;
-	}
-	put_kv(p, off);
-}
-
-static void fill(struct page *p, const struct listing *l, off_t off)
-{
+	struct mc_spot spot = mc_spot_of(p->dir);
 	struct mc_entry dir = {0};
 
-	for (; off < 2; off++) {
-		if (!put_dot(p, off))
-			return;
-	}
+	if (!mc_page_put_dots(&p->page, mc_tree_ino(&spot), &off))
+		return;
 	off -= 2;
 	if (p->dir->kind == MC_NODE_ROOT) {
-		fill_root(p, off);
+		mc_root_list(p->fs, &p->page, off);
 		return;
 	}
 	if (p->dir->kind == MC_NODE_VIEW_LAYOUT) {
@@ -275,9 +201,9 @@ static void fill(struct page *p, const struct listing *l, off_t off)
 			off++;
 		return;
 	}
-	if (l != NULL) {
-		for (; (size_t)off < l->answer->n_items; off++) {
-			if (!put_listed(p, &l->answer->items[off], off))
+	if (h != NULL) {
+		for (; (size_t)off < h->answer->n_items; off++) {
+			if (!put_listed(p, &h->answer->items[off], off))
 				return;
 		}
 		return;
@@ -293,29 +219,29 @@ static void read_page(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	const struct fuse_file_info *fi, bool plus)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
-	struct page p = {.req = req, .fs = fs, .size = size, .plus = plus};
+	struct page p = {.fs = fs, .dir = mc_nodes_find(fs->nodes, ino)};
+	int r;
 
-	p.dir = mc_nodes_find(fs->nodes, ino);
 	if (p.dir == NULL || off < 0) {
 		fuse_reply_err(req, p.dir == NULL ? ESTALE : EINVAL);
 		return;
 	}
-	p.buf = malloc(size);
+	r = mc_page_init(&p.page, req, size, plus);
 	if (plus) {
 		p.cap_given = size / sizeof(struct fuse_entry_param) + 1;
 		p.given = malloc(p.cap_given * sizeof(struct mc_node *));
 	}
-	if (p.buf == NULL || (plus && p.given == NULL)) {
+	if (r < 0 || (plus && p.given == NULL)) {
 		fuse_reply_err(req, ENOMEM);
 	} else {
-		fill(&p, listing_of(fi), off);
-		if (fuse_reply_buf(req, p.buf, p.used) == -ENOENT) {
+		fill(&p, mc_handles_find(fs->handles, fi->fh), off);
+		if (mc_page_reply(&p.page) == -ENOENT) {
 			for (size_t i = 0; i < p.n_given; i++)
 				mc_nodes_put(fs->nodes, p.given[i], 1);
 		}
 	}
 	free(p.given);
-	free(p.buf);
+	mc_page_done(&p.page);
 }
 
 void mc_op_readdir(
@@ -323,6 +249,10 @@ void mc_op_readdir(
 {
 	if (mc_kvfs_has(ino)) {
 		mc_kvop_readdir(req, ino, size, off, false);
+		return;
+	}
+	if (mc_generated_has(ino)) {
+		mc_genop_readdir(req, ino, size, off, false);
 		return;
 	}
 	read_page(req, ino, size, off, fi, false);
@@ -333,6 +263,10 @@ void mc_op_readdirplus(
 {
 	if (mc_kvfs_has(ino)) {
 		mc_kvop_readdir(req, ino, size, off, true);
+		return;
+	}
+	if (mc_generated_has(ino)) {
+		mc_genop_readdir(req, ino, size, off, true);
 		return;
 	}
 	read_page(req, ino, size, off, fi, true);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/generated.h"
 #include "fs/kv.h"
 #include "fs/log.h"
 #include "fs/mode.h"
@@ -43,6 +44,10 @@ void mc_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	if (mc_dop_open(req, ino, fi))
 		return;
+	if (mc_generated_has(ino)) {
+		mc_genop_open(req, ino, fi);
+		return;
+	}
 	n = file_node(fs, ino, &error);
 	if (n == NULL) {
 		fuse_reply_err(req, error);
@@ -71,6 +76,11 @@ void mc_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	if (mc_dop_release(req, ino))
 		return;
+	if (mc_generated_has(ino)) {
+		mc_handles_remove(fs->handles, fi->fh);
+		fuse_reply_err(req, 0);
+		return;
+	}
 	n = mc_nodes_find(fs->nodes, ino);
 	if (n != NULL)
 		mc_mode_release(fs, n);
@@ -177,6 +187,10 @@ void mc_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 
 	if (mc_kvfs_has(ino)) {
 		mc_kvop_read(req, ino, size, off);
+		return;
+	}
+	if (mc_generated_has(ino)) {
+		mc_genop_read(req, fi, size, off);
 		return;
 	}
 	n = mc_nodes_find(mc_ops_fs(req)->nodes, ino);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/generated.h"
 #include "fs/kv.h"
 #include "fs/ops-draft.h"
 #include "fs/tree.h"
@@ -30,7 +31,7 @@ struct asking {
 	char name[QUESTION_BYTES]; /* as struct mc_question has it; ORGS: looked up */
 };
 
-static void reply_spot(fuse_req_t req, struct mc_fs *fs, const struct mc_spot *s, size_t link_len)
+void mc_reply_spot(fuse_req_t req, struct mc_fs *fs, const struct mc_spot *s, size_t link_len)
 {
 	struct fuse_entry_param e;
 	struct mc_node *n;
@@ -42,7 +43,7 @@ static void reply_spot(fuse_req_t req, struct mc_fs *fs, const struct mc_spot *s
 		mc_nodes_put(fs->nodes, n, 1); /* the request was aborted: no forget will come */
 }
 
-static void reply_missing(fuse_req_t req, double timeout)
+void mc_reply_missing(fuse_req_t req, double timeout)
 {
 	struct fuse_entry_param e = {.entry_timeout = timeout};
 
@@ -63,7 +64,7 @@ static void answer_entry(
 		if (q->topic == MC_TOPIC_VIEW && a->place->view != NULL)
 			s.kind = MC_NODE_ENTRY;
 		s.entry = q->topic == MC_TOPIC_DOC ? 1 : 0;
-		reply_spot(req, q->fs, &s, 0);
+		mc_reply_spot(req, q->fs, &s, 0);
 		return;
 	}
 	if (q->topic == MC_TOPIC_ORGS)
@@ -75,7 +76,7 @@ static void answer_entry(
 		return;
 	}
 	s = (struct mc_spot){.kind = q->kind, .place = place};
-	reply_spot(req, q->fs, &s, item->target != NULL ? strlen(item->target) : 0);
+	mc_reply_spot(req, q->fs, &s, item->target != NULL ? strlen(item->target) : 0);
 	mc_place_unref(place);
 }
 
@@ -138,7 +139,7 @@ static void answered(struct mc_ask *a_ask, struct mc_answer *a)
 	else if (!found && a->res != 0 && a->res != -ENOENT)
 		fuse_reply_err(req, mc_ops_errno(a->res));
 	else if (!found && q->want == WANT_ENTRY)
-		reply_missing(req, missing_timeout(q));
+		mc_reply_missing(req, missing_timeout(q));
 	else if (!found)
 		fuse_reply_err(req, ENOENT);
 	else if (q->want == WANT_ENTRY)
@@ -191,35 +192,13 @@ static void lookup_in_manifest(fuse_req_t req, struct mc_node *dir, const char *
 	int r = mc_manifest_lookup(s.place->manifest, s.entry, name, strlen(name), &entry);
 
 	if (r == -ENOENT) {
-		reply_missing(req, mc_tree_negative_timeout(&s));
+		mc_reply_missing(req, mc_tree_negative_timeout(&s));
 	} else if (r < 0) {
 		fuse_reply_err(req, mc_ops_errno(r));
 	} else {
 		s.entry = entry;
-		reply_spot(req, fs, &s, 0);
+		mc_reply_spot(req, fs, &s, 0);
 	}
-}
-
-static const struct {
-	const char *name;
-	enum mc_node_kind kind;
-} tops[] = {{"checkpoints", MC_NODE_CHECKPOINTS}, {"views", MC_NODE_VIEWS},
-	{"layouts", MC_NODE_LAYOUTS}};
-
-static void lookup_in_root(fuse_req_t req, const struct mc_spot *root, const char *name)
-{
-	for (size_t i = 0; i < sizeof(tops) / sizeof(*tops); i++) {
-		if (strcmp(name, tops[i].name) == 0) {
-			struct mc_spot s = {.kind = tops[i].kind};
-
-			reply_spot(req, mc_ops_fs(req), &s, 0);
-			return;
-		}
-	}
-	if (mc_ops_fs(req)->kvfs != NULL && strcmp(name, "kv") == 0)
-		mc_kvop_lookup_root(req);
-	else
-		reply_missing(req, mc_tree_negative_timeout(root));
 }
 
 /* What a name in a directory is, other than in the root and in manifests. */
@@ -262,10 +241,13 @@ void mc_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
 	struct mc_node *dir;
-	struct mc_spot s;
 
 	if (mc_kvfs_has(parent)) {
 		mc_kvop_lookup(req, parent, name);
+		return;
+	}
+	if (mc_generated_has(parent)) {
+		mc_genop_lookup(req, parent, name);
 		return;
 	}
 	dir = mc_nodes_find(fs->nodes, parent);
@@ -279,9 +261,8 @@ void mc_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	}
 	if (mc_dop_lookup(req, dir, name))
 		return;
-	s = mc_spot_of(dir);
 	if (dir->kind == MC_NODE_ROOT)
-		lookup_in_root(req, &s, name);
+		mc_root_lookup(req, name);
 	else if (dir->kind == MC_NODE_ENTRY)
 		lookup_in_manifest(req, dir, name);
 	else
@@ -296,6 +277,8 @@ static void forget_one(struct mc_fs *fs, fuse_ino_t ino, uint64_t nlookup)
 		mc_kvop_forget(fs->kvfs, ino, nlookup);
 		return;
 	}
+	if (mc_generated_has(ino))
+		return;
 	n = ino != MC_NODE_ROOT_ID ? mc_nodes_find(fs->nodes, ino) : NULL;
 	if (n != NULL)
 		mc_nodes_put(fs->nodes, n, nlookup);
@@ -328,6 +311,10 @@ void mc_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	if (mc_kvfs_has(ino)) {
 		mc_kvop_getattr(req, ino);
+		return;
+	}
+	if (mc_generated_has(ino)) {
+		mc_genop_getattr(req, ino);
 		return;
 	}
 	n = mc_nodes_find(fs->nodes, ino);

@@ -1,7 +1,10 @@
 /* The FUSE operations, one file for each noun. Decode, delegate, reply; reply last. */
 #pragma once
 
+#include "fs/page.h"
 #include "fs/state.h"
+
+struct mc_spot;
 
 /* The table for fuse_session_new. */
 const struct fuse_lowlevel_ops *mc_ops(void);
@@ -15,7 +18,12 @@ static inline struct mc_fs *mc_ops_fs(fuse_req_t req)
 
 /* init.c */
 void mc_op_init(void *userdata, struct fuse_conn_info *conn);
+/* ops-root.c: offsets of the listing count from 0, without dots. */
+void mc_root_lookup(fuse_req_t req, const char *name);
+void mc_root_list(struct mc_fs *fs, struct mc_page *p, off_t off);
 /* ops-name.c */
+void mc_reply_spot(fuse_req_t req, struct mc_fs *fs, const struct mc_spot *s, size_t link_len);
+void mc_reply_missing(fuse_req_t req, double timeout);
 void mc_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void mc_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup);
 void mc_op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);

@@ -190,6 +190,8 @@ static int fs_open(struct mc_fs *fs, struct mc_err *err)
 		mc_mutex_init(&fs->stripes[i]);
 	r = mc_nodes_open(&fs->nodes);
 	if (r == 0)
+		r = mc_handles_open(&fs->handles);
+	if (r == 0)
 		r = mc_work_open(WORK_THREADS, WORK_QUEUE, &fs->work);
 	if (r == 0)
 		r = open_names(fs);
@@ -211,6 +213,7 @@ static void fs_close(struct mc_fs *fs)
 {
 	if (fs->se != NULL)
 		fuse_session_destroy(fs->se);
+	mc_handles_close(fs->handles);
 	mc_names_close(fs->names);
 	mc_drafts_close(fs->drafts);
 	mc_kvfs_close(fs->kvfs);

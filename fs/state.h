@@ -3,6 +3,7 @@
 
 #include "fs/call.h"
 #include "fs/fs.h"
+#include "fs/handle.h"
 #include "fs/names.h"
 #include "fs/node.h"
 #include "fs/notify.h"
@@ -41,6 +42,7 @@ struct mc_fs {
 	char *mountpoint;              /* owned, canonical */
 	struct fuse_session *se;
 	struct mc_nodes *nodes;
+	struct mc_handles *handles;
 	struct mc_work *work;
 	struct mc_names *names;
 	struct mc_views *views;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fs/draft.h"
+#include "fs/generated.h"
 #include "fs/kv.h"
 #include "fs/mode.h"
 
@@ -203,7 +204,7 @@ void mc_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 		mc_kvop_getxattr(req, ino, name, size);
 		return;
 	}
-	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0) {
+	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || mc_generated_has(ino)) {
 		fuse_reply_err(req, ENODATA);
 		return;
 	}
@@ -226,6 +227,10 @@ void mc_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 
 	if (mc_kvfs_has(ino)) {
 		mc_kvop_listxattr(req, ino, size);
+		return;
+	}
+	if (mc_generated_has(ino)) {
+		reply_bytes(req, size, NULL, 0);
 		return;
 	}
 	n = mc_nodes_find(mc_ops_fs(req)->nodes, ino);

@@ -372,6 +372,8 @@ void mc_store_stats(struct mc_store *s, struct mc_store_stats *ret)
 	ret->in_flight = s->in_flight + s->gathering;
 	ret->queued = s->demand.n + s->prefetch.n + s->derive.n;
 	ret->no_room = s->no_room.n;
+	ret->files = s->n_files;
+	ret->unverified = s->verify.n;
 	mc_mutex_unlock(&s->lock);
 	ret->dram = d;
 	ret->nvme = n;

@@ -192,6 +192,32 @@ static void ready(void *ctx)
 	mc_daemon_ready(&m->daemon);
 }
 
+/* The i-th option with its value in effect: what the mount decided itself is put in. */
+static bool setting(void *ctx, unsigned i, struct mc_fs_setting *ret)
+{
+	const struct mount *m = ctx;
+	unsigned id = 0;
+	size_t len;
+
+	for (; id < MC_OPT_N; id++) {
+		const struct mc_option *o = &mc_option_table[id];
+
+		if ((o->commands & MC_IN_MOUNT) != 0 && o->in_config && i-- == 0)
+			break;
+	}
+	if (id == MC_OPT_N)
+		return false;
+	ret->name = mc_option_table[id].name;
+	ret->origin = mc_options_show(m->o, (enum mc_option_id)id, ret->value);
+	if (id == MC_OPT_KV_DRAM)
+		mc_size_exact(m->kv.dram_bytes, ret->value);
+	if (id == MC_OPT_NVME && m->nvme_dir[0] != '\0') {
+		len = (size_t)snprintf(ret->value, sizeof(ret->value), "%s,", m->nvme_dir);
+		mc_size_exact(m->nvme_bytes + m->kv.nvme_bytes, ret->value + len);
+	}
+	return true;
+}
+
 static int serve(struct mount *m, struct mc_err *err)
 {
 	unsigned stop_ms = (unsigned)mc_options_number(m->o, MC_OPT_STOP_TIMEOUT) * 1000;
@@ -207,7 +233,9 @@ static int serve(struct mount *m, struct mc_err *err)
 		.request_deadline_ms = (unsigned)mc_options_number(m->o, MC_OPT_DEADLINE) * 2000,
 		.stop_deadline_ms = stop_ms / 3,
 		.stop_fd = -1,
+		.version = MC_VERSION,
 		.ready = ready,
+		.setting = setting,
 		.ctx = m};
 
 	return mc_fs_run(&opts, err);

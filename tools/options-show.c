@@ -6,18 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The largest unit that says it exactly. */
-static void show_size(uint64_t bytes, char *out)
-{
-	static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
-	size_t i = 0;
-
-	while (bytes != 0 && bytes % 1024 == 0 && i + 1 < sizeof(units) / sizeof(*units)) {
-		bytes /= 1024;
-		i++;
-	}
-	snprintf(out, MC_OPTION_TEXT_MAX, "%" PRIu64 "%s", bytes, units[i]);
-}
+#include "tools/size.h"
 
 const char *mc_options_show(const struct mc_options *o, enum mc_option_id id, char *out)
 {
@@ -39,7 +28,7 @@ const char *mc_options_show(const struct mc_options *o, enum mc_option_id id, ch
 	else if (v->text != NULL)
 		snprintf(out, MC_OPTION_TEXT_MAX, "%s", v->text);
 	else if (opt->type == MC_OPTION_SIZE)
-		show_size(v->number, out);
+		mc_size_exact(v->number, out);
 	else if (opt->type == MC_OPTION_CHOICE &&
 		(word = mc_option_choice(opt, (unsigned)v->number, &len)) != NULL)
 		snprintf(out, MC_OPTION_TEXT_MAX, "%.*s", (int)len, word);

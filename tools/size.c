@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -127,4 +128,16 @@ int mc_place_parse(const char *text, size_t *ret_dir, uint64_t *ret_bytes)
 	*ret_dir = len;
 	*ret_bytes = bytes;
 	return 0;
+}
+
+void mc_size_exact(uint64_t bytes, char out[MC_SIZE_TEXT])
+{
+	static const char *const names[] = {"", "KiB", "MiB", "GiB", "TiB"};
+	size_t i = 0;
+
+	while (bytes != 0 && bytes % 1024 == 0 && i + 1 < sizeof(names) / sizeof(*names)) {
+		bytes /= 1024;
+		i++;
+	}
+	snprintf(out, MC_SIZE_TEXT, "%" PRIu64 "%s", bytes, names[i]);
 }

@@ -15,6 +15,9 @@ int mc_size_parse(const char *text, uint64_t *ret_bytes);
 /* "512 B", "1.5 MiB", "4 GiB"; at most three significant decimals before the unit changes. */
 void mc_size_format(uint64_t bytes, char out[MC_SIZE_TEXT]);
 
+/* "512", "1536KiB", "4GiB": exact, in the largest unit that says it, to be parsed again. */
+void mc_size_exact(uint64_t bytes, char out[MC_SIZE_TEXT]);
+
 /* "DIR" or "DIR,SIZE": what follows the last comma is a size. *ret_dir: length of DIR in bytes;
  * *ret_bytes 0 without a size. -EINVAL: no directory, or no size behind the comma. */
 int mc_place_parse(const char *text, size_t *ret_dir, uint64_t *ret_bytes);

@@ -1,0 +1,58 @@
+#!/bin/bash
+# .mooncake/ in a real mount: what it says, and that it says so while the remote is dead.
+set -uo pipefail
+. "$(dirname "$0")/lib/mount.sh"
+. "$(dirname "$0")/lib/nfs-server.sh"
+mount_need
+nfs_start "$MC_TMP/nfs" || exit
+
+status_check() { timeout 100 python3 -B "$mount_lib/status_checks.py" "$1" "$mnt" "${@:2}" || fail "status $*"; }
+
+proxy_dir=$MC_TMP/proxy
+mkdir "$proxy_dir" "$MC_TMP/source"
+remote=$(nfs_url "$MC_TMP/nfs")
+port=$(sed -nE 's/.*nfsport=([0-9]+).*/\1/p' <<<"$remote")
+"$MC_BUILD/tests/tcp-proxy" run "$proxy_dir" "$port" &
+proxy_pid=$!
+clean()
+{
+	mount_clean
+	kill "$proxy_pid" 2>/dev/null
+	nfs_stop_all
+}
+trap clean EXIT
+until [ -s "$proxy_dir/port" ]; do
+	kill -0 "$proxy_pid" || fail 'the proxy'
+	read -rt 0.05 <> <(:) || :
+done
+python3 - "$MC_TMP/source" <<'END' || fail 'source'
+import sys
+with open(f"{sys.argv[1]}/two.bin", "wb") as f:
+    f.write(bytes(range(256)) * 8192)
+with open(f"{sys.argv[1]}/cold.bin", "wb") as f:
+    for i in range(64):
+        f.write((b"%015d\n" % i) * 65536)
+END
+mount_import "$MC_TMP/source" acme/model@r1 || fail 'import'
+remote=${remote/nfsport=$port/nfsport=$(cat "$proxy_dir/port")}
+echo '{"depth": 4}' >"$MC_TMP/config.json"
+version=$("$mooncakefs" version | sed -nE '1s/^mooncakefs ([^ ]+).*/\1/p')
+
+mount_start --dram 256MiB --kv-dram 192MiB --nvme "$MC_TMP/nvme,1GiB" --config "$MC_TMP/config.json" ||
+	fail 'mount'
+fact 'files of .mooncake are there, read-only and bounded'
+status_check files
+fact 'status names build, modes, tiers and remote'
+status_check status "$version" "$remote"
+fact 'what is read and put shows in status and metrics'
+status_check counts
+fact 'metrics keep to the format and have no paths in labels'
+status_check metrics
+fact 'config shows each value in effect and where it is from'
+status_check config 'depth=4=configuration file' 'dram=256MiB=command line' 'deadline=30=default' \
+	"nvme=$MC_TMP/nvme,1GiB=command line" 'kv-dram=192MiB=command line' 'no-passthrough=false=default'
+fact 'events are the last lines of the log'
+status_check events "mounted mountpoint $mnt"
+fact 'everything answers while 64 readers wait for a dead remote'
+status_check outage "$MC_BUILD/tests/tcp-proxy" set "$proxy_dir"
+mount_stop || fail "stop: $mount_rc"
