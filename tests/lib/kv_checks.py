@@ -528,7 +528,7 @@ def check_replaced_all_the_time(kv):
         threads = [threading.Thread(target=f) for f in (write, read, read, read)]
         for t in threads:
             t.start()
-        stop.wait(3)
+        stop.wait(1)
         stop.set()
         for t in threads:
             t.join()
