@@ -1,4 +1,5 @@
 """What the measurements run on: files, an NFS server, a proxy, mounts, readers."""
+import ctypes
 import hashlib
 import json
 import os
@@ -113,7 +114,11 @@ class Server:
     def __init__(self, bench):
         self.dir = bench.folder("nfs")
         self.export = bench.folder("nfs", "export")
-        r = subprocess.run([f"{TESTS}/lib/nfs-server", "start", self.dir], stdout=subprocess.PIPE,
+        self._run("start")
+        bench.open.append(self)
+
+    def _run(self, how):
+        r = subprocess.run([f"{TESTS}/lib/nfs-server", how, self.dir], stdout=subprocess.PIPE,
                            text=True, check=False)
         if r.returncode != 0:
             raise SystemExit(r.returncode)
@@ -121,10 +126,40 @@ class Server:
         self.port = re.search(r"nfsport=(\d+)", self.url).group(1)
         with open(f"{self.dir}/pid", encoding="ascii") as f:
             self.pid = int(f.read())
-        bench.open.append(self)
+
+    def restart(self):
+        """The same data on the same port, in the network that this process is in now."""
+        self._run("restart")
 
     def close(self):
         subprocess.run([f"{TESTS}/lib/nfs-server", "stop", self.dir], check=False)
+
+
+class SlowNetwork:
+    """While entered, what is started lives in a network of its own, whose loopback passes rate bytes a
+    second. The kernel shapes it, so that the limit takes no CPU from what is measured."""
+
+    CLONE_NEWNET = 0x40000000
+
+    def __init__(self, rate):
+        self.rate = rate
+        self.home = None
+
+    def __enter__(self):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.home = open("/proc/self/ns/net", encoding="ascii")  # noqa: SIM115, closed on exit
+        if libc.unshare(self.CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "unshare")
+        output("ip", "link", "set", "lo", "up")
+        # Resolvers want an address that is not a loopback's (AI_ADDRCONFIG).
+        output("ip", "address", "add", "192.0.2.1/32", "dev", "lo")
+        output("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", f"{8 * self.rate}bit",
+               "burst", "1mb", "latency", "50ms")
+        return self
+
+    def __exit__(self, *_):
+        ctypes.CDLL(None).setns(self.home.fileno(), self.CLONE_NEWNET)
+        self.home.close()
 
 
 class Proxy:
