@@ -7,16 +7,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #include "tier/cleanup.h"
 
 #define FSTYPE "fuse.mooncakefs"
+#define FD_PREFIX "/dev/fd/"
+#define FUSE_MAJOR 10 /* of /dev/fuse, Documentation/admin-guide/devices.txt */
+#define FUSE_MINOR 229
 
 static void unescape(char *s)
 {
@@ -160,12 +165,41 @@ static int look_at(const char *path, mode_t *ret_mode)
 	return 0;
 }
 
+/* N of "/dev/fd/N", or -1. */
+static int descriptor_of(const char *path)
+{
+	char *end;
+	long n;
+
+	if (strncmp(path, FD_PREFIX, strlen(FD_PREFIX)) != 0)
+		return -1;
+	path += strlen(FD_PREFIX);
+	n = strtol(path, &end, 10);
+	return *path >= '0' && *path <= '9' && *end == '\0' && n <= INT_MAX ? (int)n : -1;
+}
+
+static int check_descriptor(const char *path, int fd, struct mc_err *err)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode) ||
+		st.st_rdev != makedev(FUSE_MAJOR, FUSE_MINOR))
+		return mc_err_set(err, -EINVAL,
+			"mount point %s: descriptor %d is not an open /dev/fuse", path, fd);
+	return 0;
+}
+
 int mc_mountpoint_prepare(const char *path, char **ret_path, struct mc_err *err)
 {
 	cleanup_free char *where = NULL;
+	int fd = descriptor_of(path);
 	mode_t mode = 0;
-	int r = canonical(path, &where);
+	int r = fd >= 0 ? check_descriptor(path, fd, err) : canonical(path, &where);
 
+	if (fd >= 0) {
+		*ret_path = r == 0 ? strdup(path) : NULL;
+		return r == 0 && *ret_path == NULL ? -ENOMEM : r;
+	}
 	if (r < 0)
 		return mc_err_set(err, r, "mount point %s: %s", path, strerror(-r));
 	/* More than one dead mount may lie there; each try uncovers the next. */
@@ -196,13 +230,41 @@ int mc_mountpoint_prepare(const char *path, char **ret_path, struct mc_err *err)
 	return 0;
 }
 
+/* The device of a mount that is known by its descriptor (Linux 6.11 and later say). */
+static int find_by_descriptor(int fd, struct mc_mountinfo *ret)
+{
+	char path[64], line[128];
+	unsigned connection;
+	int r = -ENOENT;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	f = fopen(path, "re");
+	if (f == NULL)
+		return -errno;
+	while (fgets(line, sizeof(line), f) != NULL)
+		if (sscanf(line, "fuse_connection: %u", &connection) == 1) {
+			*ret = (struct mc_mountinfo){.minor = connection, .fstype = FSTYPE};
+			r = 0;
+		}
+	fclose(f);
+	return r;
+}
+
+int mc_mountpoint_device(const char *path, struct mc_mountinfo *ret)
+{
+	int fd = descriptor_of(path);
+
+	return fd >= 0 ? find_by_descriptor(fd, ret) : mc_mountinfo_find(path, ret);
+}
+
 int mc_mountpoint_set_readahead(const char *path, unsigned kb)
 {
 	struct mc_mountinfo info;
 	char file[96], text[32];
 	cleanup_close int fd = -1;
 	ssize_t n;
-	int r = mc_mountinfo_find(path, &info);
+	int r = mc_mountpoint_device(path, &info);
 
 	if (r < 0)
 		return r;

@@ -1,9 +1,15 @@
 /* mooncakefs help: the list of commands, or one command in full. */
 #include "tools/command.h"
+#include "tools/man-page.h"
 
-static const char exit_codes[] =
-	"Exit codes: 0 done, 1 failed (the reason is on standard error), 2 wrong usage,\n"
-	"  3 verify found missing or wrong bytes, 4 the mount is in use (umount).\n";
+#include <string.h>
+
+static void put_exit_codes(FILE *out)
+{
+	fprintf(out, "\nExit codes:\n");
+	for (unsigned i = 0; i < mc_exit_code_count; i++)
+		fprintf(out, "  %d  %s\n", mc_exit_codes[i].code, mc_exit_codes[i].meaning);
+}
 
 void mc_command_help(const struct mc_command *c, FILE *out)
 {
@@ -13,7 +19,7 @@ void mc_command_help(const struct mc_command *c, FILE *out)
 		fprintf(out, "\n%s", c->details);
 	fprintf(out, "\nOptions:\n");
 	mc_options_help(c->bit, out);
-	fprintf(out, "\n%s", exit_codes);
+	put_exit_codes(out);
 }
 
 void mc_program_help(FILE *out)
@@ -25,20 +31,30 @@ void mc_program_help(FILE *out)
 	for (unsigned i = 0; i < mc_command_count; i++)
 		fprintf(out, "  %-10s %s\n", mc_command_table[i].name,
 			mc_command_table[i].sentence);
-	fprintf(out, "\n'mooncakefs help COMMAND' explains one.\n\n%s", exit_codes);
+	fprintf(out, "\n'mooncakefs help COMMAND' explains one.\n");
+	put_exit_codes(out);
 }
 
 int mc_cmd_help(const struct mc_options *o)
 {
+	bool man = mc_options_flag(o, MC_OPT_MAN);
 	const struct mc_command *c;
 
+	if (mc_options_flag(o, MC_OPT_COMPLETION)) {
+		mc_completion(stdout);
+		return MC_EXIT_OK;
+	}
 	if (o->n_args == 0) {
-		mc_program_help(stdout);
+		(man ? mc_man_program : mc_program_help)(stdout);
+		return MC_EXIT_OK;
+	}
+	if (man && strcmp(o->args[0], "mooncakefs.json") == 0) {
+		mc_man_config(stdout);
 		return MC_EXIT_OK;
 	}
 	c = mc_command_find(o->args[0]);
 	if (c == NULL)
 		return mc_fail_usage(o, "no command \"%s\"", o->args[0]);
-	mc_command_help(c, stdout);
+	(man ? mc_man_command : mc_command_help)(c, stdout);
 	return MC_EXIT_OK;
 }

@@ -103,3 +103,12 @@ const struct mc_command mc_command_table[] = {
 		mc_cmd_help},
 };
 const unsigned mc_command_count = sizeof(mc_command_table) / sizeof(*mc_command_table);
+
+const struct mc_exit_code mc_exit_codes[] = {
+	{MC_EXIT_OK, "Done."},
+	{MC_EXIT_FAILED, "Failed; the reason is on standard error."},
+	{MC_EXIT_USAGE, "Wrong usage: the command line or a configuration file."},
+	{MC_EXIT_DAMAGED, "verify: bytes are missing or wrong."},
+	{MC_EXIT_BUSY, "umount: the mount is in use."},
+};
+const unsigned mc_exit_code_count = sizeof(mc_exit_codes) / sizeof(*mc_exit_codes);

@@ -4,7 +4,7 @@
 #include "tier/error.h"
 #include "tools/options.h"
 
-/* Exit codes, documented in every --help. */
+/* Exit codes; mc_exit_codes says what each means, in every --help and manual page. */
 enum {
 	MC_EXIT_OK = 0,
 	MC_EXIT_FAILED = 1,
@@ -23,12 +23,23 @@ struct mc_command {
 	int (*run)(const struct mc_options *o); /* returns the exit code, prints its own errors */
 };
 
+struct mc_exit_code {
+	int code;
+	const char *meaning; /* a sentence */
+};
+extern const struct mc_exit_code mc_exit_codes[];
+extern const unsigned mc_exit_code_count;
+
 extern const struct mc_command mc_command_table[];
 extern const unsigned mc_command_count;
 
 const struct mc_command *mc_command_find(const char *name); /* NULL: no such command */
 void mc_command_help(const struct mc_command *c, FILE *out);
 void mc_program_help(FILE *out);
+
+/* Runs a command on its line, or only checks the line; what is wrong is printed. Exit codes. */
+int mc_command_run(const struct mc_command *c, int argc, char *const *argv);
+int mc_command_check(const struct mc_command *c, int argc, char *const *argv);
 
 /* Prints "mooncakefs: text" on standard error and returns MC_EXIT_FAILED. */
 int mc_fail(const struct mc_err *err, int code);

@@ -1,5 +1,6 @@
 /* The mooncakefs program: finds the command, reads its options, runs it. */
 #include "tools/command.h"
+#include "tools/mount-helper.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -56,28 +57,44 @@ static int unknown_command(const char *word)
 	return MC_EXIT_USAGE;
 }
 
-static int run_command(const struct mc_command *c, int argc, char *const *argv)
+/* Reads the line into *o, which is the caller's to end; an exit code when that was all. */
+static int read_line(const struct mc_command *c, int argc, char *const *argv, struct mc_options *o)
 {
 	struct mc_err err = {0};
-	struct mc_options o;
-	int r = mc_options_parse(c->bit, argc, argv, &o, &err);
-	int code;
+	int r = mc_options_parse(c->bit, argc, argv, o, &err);
 
-	if (r == 0 && mc_options_flag(&o, MC_OPT_HELP)) {
+	if (r == -EINVAL)
+		return mc_fail_usage(o, "%s", err.text);
+	if (r < 0)
+		return mc_fail(&err, r);
+	if (mc_options_flag(o, MC_OPT_HELP))
+		return MC_EXIT_OK;
+	if (o->n_args < c->min_args)
+		return mc_fail_usage(
+			o, "missing argument; usage: mooncakefs %s %s", c->name, c->args);
+	if (o->n_args > c->max_args)
+		return mc_fail_usage(o, "too many arguments: \"%s\"", o->args[c->max_args]);
+	return MC_EXIT_OK;
+}
+
+int mc_command_check(const struct mc_command *c, int argc, char *const *argv)
+{
+	struct mc_options o;
+	int code = read_line(c, argc, argv, &o);
+
+	mc_options_done(&o);
+	return code;
+}
+
+int mc_command_run(const struct mc_command *c, int argc, char *const *argv)
+{
+	struct mc_options o;
+	int code = read_line(c, argc, argv, &o);
+
+	if (code == MC_EXIT_OK && mc_options_flag(&o, MC_OPT_HELP))
 		mc_command_help(c, stdout);
-		code = MC_EXIT_OK;
-	} else if (r == -EINVAL) {
-		code = mc_fail_usage(&o, "%s", err.text);
-	} else if (r < 0) {
-		code = mc_fail(&err, r);
-	} else if (o.n_args < c->min_args) {
-		code = mc_fail_usage(
-			&o, "missing argument; usage: mooncakefs %s %s", c->name, c->args);
-	} else if (o.n_args > c->max_args) {
-		code = mc_fail_usage(&o, "too many arguments: \"%s\"", o.args[c->max_args]);
-	} else {
+	else if (code == MC_EXIT_OK)
 		code = c->run(&o);
-	}
 	mc_options_done(&o);
 	if (fflush(stdout) != 0 && code == MC_EXIT_OK) {
 		fprintf(stderr, "mooncakefs: standard output: %s\n", strerror(errno));
@@ -90,9 +107,12 @@ int main(int argc, char **argv)
 {
 	const struct mc_command *c;
 	const char *word = argc > 1 ? argv[1] : "";
+	int code;
 
 	/* A closed pipe or connection is an error to report, not a reason to die. */
 	signal(SIGPIPE, SIG_IGN);
+	if (mc_mount_helper(argc, argv, &code))
+		return code;
 	if (argc < 2) {
 		mc_program_help(stderr);
 		return MC_EXIT_USAGE;
@@ -104,5 +124,5 @@ int main(int argc, char **argv)
 	c = mc_command_find(word);
 	if (c == NULL)
 		return unknown_command(word);
-	return run_command(c, argc - 2, argv + 2);
+	return mc_command_run(c, argc - 2, argv + 2);
 }

@@ -17,6 +17,11 @@ int mc_mount_resolve(const char *path, char ret[PATH_MAX])
 	if (n == 0 || n >= sizeof(copy))
 		return n == 0 ? -ENOENT : -ENAMETOOLONG;
 	memcpy(copy, path, n + 1);
+	/* A descriptor of /dev/fuse that somebody mounted already: a name of this process alone. */
+	if (strncmp(path, "/dev/fd/", 8) == 0) {
+		memcpy(ret, path, n + 1);
+		return 0;
+	}
 	while (n > 1 && copy[n - 1] == '/')
 		copy[--n] = '\0';
 	slash = strrchr(copy, '/');

@@ -14,7 +14,7 @@ struct mc_mount {
 };
 
 /* path with its directory resolved and its last component left alone (a dead FUSE mount cannot be
- * examined). 0, -ENOENT …, -ENAMETOOLONG. */
+ * examined), nor a /dev/fd/N. 0, -ENOENT …, -ENAMETOOLONG. */
 int mc_mount_resolve(const char *path, char ret[PATH_MAX]);
 /* The topmost mount at a resolved path; -ENOENT when there is none. */
 int mc_mount_find(const char *path, struct mc_mount *ret);
