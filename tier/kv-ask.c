@@ -89,20 +89,19 @@ static void leave_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv
 static int give_up_locked(struct mc_kv *kv, const char *key, struct kv_object *obj)
 	MC_REQUIRES(kv->lock)
 {
-	struct mc_kv_loc loc;
+	struct kv_parting p = {0};
 	int r = 0;
 
 	kv_settle_locked(kv, obj);
-	loc = kv_loc(obj);
-	if (loc.segment != 0) {
+	if (obj->loc.segment != 0) {
 		mc_mutex_unlock(&kv->lock);
-		kv_bring_for_readers(kv, key, obj);
-		r = mc_kv_log_remove(kv->log, key, obj->version, &loc);
+		kv_part(kv, key, obj, &p);
+		r = kv_unshadow(kv, key, obj);
 		mc_mutex_lock(&kv->lock);
 		kv_settle_locked(kv, obj); /* it may have been asked for meanwhile */
 	}
-	if (r == 0)
-		leave_locked(kv, obj);
+	kv_parted_locked(kv, &p);
+	leave_locked(kv, obj);
 	return r;
 }
 

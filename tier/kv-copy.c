@@ -109,18 +109,11 @@ static int put(struct copy *c)
 {
 	struct mc_kv *kv = c->kv;
 	struct kv_object *obj = c->obj;
-	struct mc_kv_meta meta = {.key = c->key,
-		.size = obj->size,
-		.mtime_s = kv_floor_s(obj->mtime_ns),
-		.mtime_ns =
-			(uint32_t)(obj->mtime_ns - kv_floor_s(obj->mtime_ns) * INT64_C(1000000000)),
-		.n_crc = (uint32_t)mc_block_count(obj->size),
-		.crc = kv_crcs(obj)};
+	struct mc_kv_meta meta = kv_meta_of(obj, c->key);
 	cleanup_free char *own = NULL;
 	char *map = NULL;
 	int r = 0;
 
-	memcpy(meta.version, obj->version, sizeof(meta.version));
 	if (c->res == NULL)
 		r = read_nvme(c, &own);
 	else
@@ -148,6 +141,8 @@ static void copy_job(void *ctx)
 	if (c->res != NULL)
 		c->res->pins--;
 	kv->n_copies--;
+	if (r != -EBADMSG)
+		kv_trouble_locked(kv, KV_REMOTE, r);
 	if (r == 0) {
 		obj->remotes = 1;
 		kv_asked_locked(kv, obj);
@@ -284,7 +279,8 @@ static bool same_place(const struct kv_object *obj, const struct mc_kv_loc *loc)
 		obj->loc.off == loc->off;
 }
 
-/* Kept: what has no other copy below, what is pinned, and what was used since the last time. */
+/* Kept: what has no other copy below, what is pinned, what was used since the last time, and what a
+ * version that is not durable yet has replaced. */
 static bool on_keep(void *ctx, const char *key, const uint8_t version[16])
 {
 	struct mc_kv *kv = ctx;
@@ -293,7 +289,7 @@ static bool on_keep(void *ctx, const char *key, const uint8_t version[16])
 
 	mc_mutex_lock(&kv->lock);
 	obj = at_locked(kv, key, version);
-	keep = kv->recovering ||
+	keep = kv->recovering || kv_shadowed_locked(kv, key) ||
 		(obj != NULL &&
 			(obj->remotes == 0 || (obj->flags & (KV_PINNED | KV_BUSY)) != 0 ||
 				obj->warm > 0));
@@ -318,6 +314,7 @@ static bool on_moved(void *ctx, const char *key, const uint8_t version[16],
 		if (obj->warm > 0)
 			obj->warm--; /* each copy spared it costs it some of its warmth */
 	}
+	moved |= kv_shadowed_locked(kv, key);
 	mc_mutex_unlock(&kv->lock);
 	return moved;
 }

@@ -7,6 +7,7 @@
  * 2. A put of the same key and a removal never run at once: the put claims what is pending, and a
  * put that succeeded has replaced what was to be removed.
  * 3. An entry is on the disk before kv_delete_add returns, and leaves it after the removal.
+ * 4. What waits is not removed before kv_delete_ripe, in this life or the next.
  */
 #include "tier/kv-impl.h"
 #include "tier/kv-remote.h"
@@ -21,12 +22,13 @@
 
 #define MAGIC UINT32_C(0x314c4544) /* "DEL1" */
 #define RETRY_NS UINT64_C(2000000000)
-enum { ADD = 1, DONE = 2 };
+enum { ADD = 1, DONE = 2, LATER = 3 };
 
 struct kv_delete {
 	struct kv_delete *next;
 	uint8_t version[16];
 	bool running; /* being removed, or claimed by a put */
+	bool waiting; /* until the version that replaced it is durable */
 	char key[];
 };
 
@@ -141,10 +143,15 @@ static void replay(struct mc_kv *kv, const char *buf, size_t len) MC_REQUIRES(kv
 		memcpy(key, buf + at + sizeof(e), e.key_len);
 		key[e.key_len] = '\0';
 		d = find_locked(kv, key, e.version);
-		if (e.op == ADD && d == NULL)
+		if (e.op != DONE && d == NULL) {
 			d = push_locked(kv, key, e.version);
-		if (e.op == ADD && d != NULL)
+			if (d != NULL)
+				d->waiting = e.op == LATER;
+		}
+		if (e.op != DONE && d != NULL)
 			d->running = false;
+		if (e.op == ADD && d != NULL)
+			d->waiting = false;
 		if (e.op == DONE && d != NULL)
 			remove_locked(kv, d);
 		at += sizeof(e) + e.key_len;
@@ -184,7 +191,7 @@ static int rewrite(struct mc_kv *kv, const char *path)
 	d = kv->deletes;
 	mc_mutex_unlock(&kv->lock);
 	for (; d != NULL && r == 0; d = d->next) /* nobody else knows the list yet */
-		r = append(kv, ADD, d->key, d->version, false);
+		r = append(kv, d->waiting ? LATER : ADD, d->key, d->version, false);
 	if (r == 0 && fsync(kv->deletes_fd) != 0)
 		r = -errno;
 	if (r == 0 && rename(tmp, path) != 0)
@@ -244,22 +251,27 @@ static int delete_now(struct mc_kv *kv, const char *key, const uint8_t version[1
 	return r == -ENOENT ? 0 : r;
 }
 
-int kv_delete_add(struct mc_kv *kv, const char *key, const uint8_t version[16])
+static int add(struct mc_kv *kv, const char *key, const uint8_t version[16], bool later)
 {
 	struct kv_delete *d;
 	int r;
 
-	if (kv->opts.remote == NULL)
-		return 0;
-	if (kv->deletes_fd < 0)
-		return delete_now(kv, key, version);
 	mc_mutex_lock(&kv->lock);
 	d = find_locked(kv, key, version);
-	d = d == NULL ? push_locked(kv, key, version) : NULL;
+	if (d != NULL && (later || !d->waiting)) {
+		mc_mutex_unlock(&kv->lock);
+		return 0;
+	}
+	if (d == NULL)
+		d = push_locked(kv, key, version);
+	if (d != NULL) {
+		d->running = true;
+		d->waiting = later;
+	}
 	mc_mutex_unlock(&kv->lock);
 	if (d == NULL)
-		return kv_delete_pending(kv, key) ? 0 : -ENOMEM;
-	r = append(kv, ADD, key, version, true);
+		return -ENOMEM;
+	r = append(kv, later ? LATER : ADD, key, version, true);
 	mc_mutex_lock(&kv->lock);
 	d->running = false;
 	if (r < 0)
@@ -270,6 +282,62 @@ int kv_delete_add(struct mc_kv *kv, const char *key, const uint8_t version[16])
 	return r;
 }
 
+int kv_delete_add(struct mc_kv *kv, const char *key, const uint8_t version[16])
+{
+	if (kv->opts.remote == NULL)
+		return 0;
+	return kv->deletes_fd < 0 ? delete_now(kv, key, version) : add(kv, key, version, false);
+}
+
+int kv_delete_later(struct mc_kv *kv, const char *key, const uint8_t version[16])
+{
+	return kv->opts.remote == NULL ? 0 : add(kv, key, version, true);
+}
+
+int kv_delete_ripe(struct mc_kv *kv, const char *key, bool sync)
+{
+	struct kv_delete *d;
+	int r;
+
+	mc_mutex_lock(&kv->lock);
+	for (d = kv->deletes; d != NULL && (!d->waiting || strcmp(d->key, key) != 0);)
+		d = d->next;
+	if (d != NULL)
+		d->running = true;
+	mc_mutex_unlock(&kv->lock);
+	if (d == NULL)
+		return 0;
+	r = kv->deletes_fd < 0 && sync ? delete_now(kv, key, d->version)
+				       : append(kv, ADD, key, d->version, sync);
+	mc_mutex_lock(&kv->lock);
+	d->running = false;
+	if (r == 0)
+		d->waiting = false;
+	if (r == 0 && kv->deletes_fd < 0)
+		remove_locked(kv, d);
+	mc_cond_broadcast(&kv->change);
+	mc_cond_signal(&kv->wake);
+	mc_mutex_unlock(&kv->lock);
+	return r;
+}
+
+void kv_deletes_settle_locked(struct mc_kv *kv)
+{
+	for (struct kv_delete *d = kv->deletes, *next; d != NULL; d = next) {
+		struct kv_object *obj = kv_index_find(kv->index, d->key);
+
+		next = d->next;
+		if (!d->waiting)
+			continue;
+		if (obj == NULL || memcmp(obj->version, d->version, sizeof(d->version)) == 0)
+			remove_locked(kv, d);
+		else if (obj->loc.segment != 0)
+			d->waiting = false;
+		else
+			obj->flags |= KV_SHADOWS;
+	}
+}
+
 static void delete_job(void *ctx)
 {
 	struct mc_kv *kv = ctx;
@@ -278,7 +346,7 @@ static void delete_job(void *ctx)
 
 	mc_mutex_lock(&kv->lock);
 	while (r == 0 && !kv->closing) {
-		for (d = kv->deletes; d != NULL && d->running;)
+		for (d = kv->deletes; d != NULL && (d->running || d->waiting);)
 			d = d->next;
 		if (d == NULL)
 			break;

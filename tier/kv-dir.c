@@ -123,19 +123,11 @@ int mc_kv_pin(struct mc_kv *kv, const char *key, bool pinned)
 {
 	struct kv_object *obj;
 	struct kv_gate gate;
-	int r = kv_key_check(key) < 0 ? -ENOENT : 0;
+	int r = kv_change_begin(kv, key, NULL, &gate);
 
-	if (r < 0)
-		return r;
-	mc_mutex_lock(&kv->lock);
-	r = kv_ready_locked(kv);
-	if (r < 0) {
-		mc_mutex_unlock(&kv->lock);
-		return r;
-	}
-	kv_gate_enter_locked(kv, key, NULL, &gate);
-	obj = kv_index_find(kv->index, key);
-	r = obj == NULL ? -ENOENT : 0;
+	obj = r == 0 ? kv_index_find(kv->index, key) : NULL;
+	if (r == 0 && obj == NULL)
+		r = -ENOENT;
 	if (r == 0 && kv->log != NULL) {
 		mc_mutex_unlock(&kv->lock);
 		r = mc_kv_log_pin(kv->log, key, pinned);
@@ -145,7 +137,6 @@ int mc_kv_pin(struct mc_kv *kv, const char *key, bool pinned)
 		obj->flags = (uint8_t)(pinned ? obj->flags | KV_PINNED : obj->flags & ~KV_PINNED);
 		kv_meta_note(kv, obj);
 	}
-	kv_gate_leave_locked(kv, &gate);
-	mc_mutex_unlock(&kv->lock);
+	kv_change_end(kv, &gate);
 	return r;
 }

@@ -23,7 +23,7 @@ static bool may_leave(struct mc_kv *kv, const struct kv_object *obj) MC_REQUIRES
 {
 	return obj->state == MC_KV_CLEAN && obj->res->pins == 0 && kv_has_copy(obj) &&
 		(obj->flags & (KV_PINNED | KV_BUSY)) == 0 &&
-		(obj->res->next == NULL || kv->degraded != NULL) &&
+		(obj->res->next == NULL || kv->trouble[KV_REMOTE].error != 0) &&
 		obj->res->later_ns <= mc_now_ns() && !kv_gate_closed_locked(kv, obj);
 }
 
@@ -264,6 +264,7 @@ void *kv_keeper_main(void *arg)
 		kv_replicas_tick(kv);
 		kv_deletes_tick(kv);
 		kv_sweep_tick(kv);
+		kv_trouble_tick(kv);
 		mc_mutex_lock(&kv->lock);
 		if (!kv->stopping)
 			mc_cond_wait_until(&kv->wake, &kv->lock, mc_now_ns() + TICK_NS);

@@ -26,6 +26,8 @@ struct flight {
 	struct kv_object *obj; /* a reference and a pin */
 	struct kv_res *res;
 	bool mapped;
+	bool remote; /* where to */
+	bool shadows, still_shadows;
 	char key[];
 };
 
@@ -49,55 +51,80 @@ void kv_dirty_remove_locked(struct mc_kv *kv, struct kv_res *r)
 	r->next = r->prev = NULL;
 }
 
-void kv_redirty_locked(struct mc_kv *kv, struct kv_object *obj)
+void kv_dirty_again_locked(struct mc_kv *kv, struct kv_object *obj)
 {
-	if (obj->state != MC_KV_CLEAN || kv_has_copy(obj) || obj->res == NULL || !obj->res->ready ||
-		obj->dir == NULL)
+	if (obj->state != MC_KV_CLEAN || obj->res == NULL || !obj->res->ready || obj->dir == NULL)
 		return;
-	kv_dirty_remove_locked(kv, obj->res);
+	kv_dirty_remove_locked(kv, obj->res); /* it may wait for a replica */
 	obj->state = MC_KV_DIRTY;
 	kv->dirty += obj->size;
 	kv_dirty_add_locked(kv, obj->res);
 }
 
-/* The end of a flight to either tier. */
-static void land(struct flight *f, int res, const struct mc_kv_loc *loc, unsigned remotes)
+void kv_redirty_locked(struct mc_kv *kv, struct kv_object *obj)
+{
+	if (!kv_has_copy(obj))
+		kv_dirty_again_locked(kv, obj);
+}
+
+static void landed_locked(struct flight *f, const struct mc_kv_loc *loc) MC_REQUIRES(f->kv->lock)
 {
 	struct mc_kv *kv = f->kv;
 	struct kv_object *obj = f->obj;
 
+	if (loc != NULL)
+		kv_loc_set(obj, loc);
+	else
+		kv_asked_locked(kv, obj);
+	if (loc == NULL && obj->remotes == 0) /* it may have been there with an older mtime */
+		obj->remotes = 1;
+	if (loc != NULL || !f->still_shadows)
+		obj->flags &= (uint8_t)~KV_SHADOWS;
+	obj->state = MC_KV_CLEAN;
+	kv->dirty -= obj->size;
+	atomic_fetch_add(&kv->flushed, obj->size);
+	kv_meta_note(kv, obj);
+	if (loc != NULL)
+		kv_replica_want_locked(kv, f->res);
+}
+
+static void failed_locked(struct flight *f, bool nvme) MC_REQUIRES(f->kv->lock)
+{
+	struct mc_kv *kv = f->kv;
+
+	f->obj->state = MC_KV_DIRTY;
+	kv_dirty_add_locked(kv, f->res);
+	kv->retry_ns = mc_now_ns() + RETRY_NS;
+	if (nvme && kv->opts.remote != NULL) { /* the tier below that one */
+		kv->retry_ns = 0;
+		kv->bypass_ns = mc_now_ns() + BYPASS_NS;
+	}
+}
+
+/* The end of a flight to either tier; loc: where on NVMe. */
+static void land(struct flight *f, int res, const struct mc_kv_loc *loc)
+{
+	struct mc_kv *kv = f->kv;
+	struct kv_object *obj = f->obj;
+	bool nvme = !f->remote;
+
 	if (f->mapped)
 		kv_res_unmap(kv, f->res, obj->size);
+	if (res == 0 && nvme && f->shadows)
+		kv_delete_ripe(kv, f->key, false);
 	mc_mutex_lock(&kv->lock);
 	f->res->pins--;
 	kv->flights -= obj->size;
 	kv->n_flights--;
-	if (res == 0) {
-		if (loc != NULL)
-			kv_loc_set(obj, loc);
-		if (remotes > 0)
-			kv_asked_locked(kv, obj);
-		if (obj->remotes < remotes) /* it may have been there with an older mtime */
-			obj->remotes = (uint8_t)remotes;
-		obj->state = MC_KV_CLEAN;
-		kv->dirty -= obj->size;
-		kv->degraded = NULL;
-		atomic_fetch_add(&kv->flushed, obj->size);
-		kv_meta_note(kv, obj);
-		if (loc != NULL)
-			kv_replica_want_locked(kv, f->res);
-	} else {
-		obj->state = MC_KV_DIRTY;
-		kv_dirty_add_locked(kv, f->res);
-		kv->retry_ns = mc_now_ns() + RETRY_NS;
-		if (loc != NULL && kv->opts.remote != NULL) { /* the tier below that one */
-			kv->retry_ns = 0;
-			kv->bypass_ns = mc_now_ns() + BYPASS_NS;
-		}
-		kv->degraded = res == -ENOSPC
-			? "kv: the tier below DRAM is full: remove objects or give it more room"
-			: "kv: the tier below DRAM fails: data waits in memory, see the log";
-	}
+	kv->n_remote_flights -= f->remote;
+	if (nvme)
+		kv->landed_ns = mc_now_ns();
+	if (res != -ECANCELED)
+		kv_trouble_locked(kv, nvme ? KV_NVME : KV_REMOTE, res);
+	if (res == 0)
+		landed_locked(f, loc);
+	else
+		failed_locked(f, nvme);
 	kv_object_drop_locked(kv, obj);
 	kv_room_changed_locked(kv);
 	mc_cond_broadcast(&kv->change);
@@ -111,7 +138,7 @@ static void log_done(struct mc_kv_item *item, int res)
 {
 	struct flight *f = item->ctx;
 
-	land(f, res, &item->loc, 0);
+	land(f, res, &item->loc);
 }
 
 static void remote_job(void *ctx)
@@ -119,7 +146,9 @@ static void remote_job(void *ctx)
 	struct flight *f = ctx;
 	int r = kv_remote_put(f->kv, &f->item.meta, f->item.buf, f->res);
 
-	land(f, r, NULL, 1);
+	/* Where the journal fails it is safe but for a crash: then the old version is found. */
+	f->still_shadows = r == 0 && f->shadows && kv_unshadow(f->kv, f->key, f->obj) < 0;
+	land(f, r, NULL);
 }
 
 /* Whether flushes wait until an object has rested: not when memory or somebody waits for them. */
@@ -130,7 +159,7 @@ static bool rests_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 }
 
 /* The oldest dirty object that may go now, taken into a flight. NULL: none, or no memory. */
-static struct flight *take_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+static struct flight *take_locked(struct mc_kv *kv, bool remote) MC_REQUIRES(kv->lock)
 {
 	uint64_t rested = rests_locked(kv) ? mc_now_ns() - REST_NS : UINT64_MAX;
 
@@ -153,30 +182,31 @@ static struct flight *take_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 		obj->refs++;
 		r->pins++;
 		kv->flights += obj->size;
+		if (kv->n_flights == kv->n_remote_flights) /* the first to NVMe, perhaps */
+			kv->landed_ns = mc_now_ns();
 		kv->n_flights++;
-		*f = (struct flight){.kv = kv, .obj = obj, .res = r};
+		kv->n_remote_flights += remote;
+		*f = (struct flight){.kv = kv,
+			.obj = obj,
+			.res = r,
+			.remote = remote,
+			.shadows = (obj->flags & KV_SHADOWS) != 0};
 		memcpy(f->key, key, len + 1);
 		f->item = (struct mc_kv_item){
-			.meta = {.key = f->key,
-				.size = obj->size,
-				.mtime_s = kv_floor_s(obj->mtime_ns),
-				.mtime_ns = (uint32_t)(obj->mtime_ns -
-					kv_floor_s(obj->mtime_ns) * INT64_C(1000000000)),
-				.n_crc = (uint32_t)mc_block_count(obj->size),
-				.crc = kv_crcs(obj)},
+			.meta = kv_meta_of(obj, f->key),
 			.done = log_done,
 			.ctx = f,
 		};
-		memcpy(f->item.meta.version, obj->version, sizeof(obj->version));
 		return f;
 	}
 	return NULL;
 }
 
-static void start(struct mc_kv *kv, struct flight **flights, size_t n, bool remote)
+static void start(struct mc_kv *kv, struct flight **flights, size_t n)
 {
 	struct mc_kv_item *items[BATCH];
 	size_t n_items = 0;
+	bool hurry;
 
 	for (size_t i = 0; i < n; i++) {
 		struct flight *f = flights[i];
@@ -184,14 +214,20 @@ static void start(struct mc_kv *kv, struct flight **flights, size_t n, bool remo
 		f->item.buf = kv_res_map(kv, f->res, f->item.meta.size);
 		f->mapped = f->item.buf != NULL;
 		if (!f->mapped)
-			land(f, -ENOMEM, NULL, 0);
-		else if (!remote)
+			land(f, -ENOMEM, NULL);
+		else if (!f->remote)
 			items[n_items++] = &f->item;
 		else if (kv_work_add(kv->work, remote_job, f) < 0)
-			land(f, -ENOMEM, NULL, 0);
+			land(f, -ENOMEM, NULL);
 	}
-	if (n_items > 0)
-		mc_kv_log_put(kv->log, items, n_items);
+	if (n_items == 0)
+		return;
+	mc_kv_log_put(kv->log, items, n_items);
+	mc_mutex_lock(&kv->lock);
+	hurry = kv->hurry > 0;
+	mc_mutex_unlock(&kv->lock);
+	if (hurry)
+		mc_kv_log_hasten(kv->log);
 }
 
 /* Where flights go now: without NVMe, or while it fails, to the remote. */
@@ -205,7 +241,7 @@ static bool may_fly_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 	if (kv->recovering || mc_now_ns() < kv->retry_ns)
 		return false;
 	if (to_remote_locked(kv))
-		return kv->opts.remote != NULL && kv->n_flights < FLIGHTS_REMOTE;
+		return kv->opts.remote != NULL && kv->n_remote_flights < FLIGHTS_REMOTE;
 	return kv->flights < FLIGHTS_BYTES && kv->n_flights < FLIGHTS_LOG;
 }
 
@@ -219,11 +255,12 @@ void *kv_flusher_main(void *arg)
 		size_t n = 0;
 		bool remote = to_remote_locked(kv);
 
-		while (n < BATCH && may_fly_locked(kv) && (flights[n] = take_locked(kv)) != NULL)
+		while (n < BATCH && may_fly_locked(kv) &&
+			(flights[n] = take_locked(kv, remote)) != NULL)
 			n++;
 		if (n > 0) {
 			mc_mutex_unlock(&kv->lock);
-			start(kv, flights, n, remote);
+			start(kv, flights, n);
 			mc_mutex_lock(&kv->lock);
 		} else if (kv->dirty_list.next == &kv->dirty_list) {
 			mc_cond_wait(&kv->flush, &kv->lock);
@@ -235,43 +272,38 @@ void *kv_flusher_main(void *arg)
 	return NULL;
 }
 
-int kv_can_persist(struct mc_kv *kv)
+/* Whether it is where its caller wants it; it may have to go there once more. */
+static bool safe_locked(struct mc_kv *kv, struct kv_object *obj, bool remote) MC_REQUIRES(kv->lock)
 {
-	int r = 0;
-
-	mc_mutex_lock(&kv->lock);
-	if ((kv->log == NULL && kv->opts.remote == NULL) || kv->degraded != NULL)
-		r = -EIO;
-	mc_mutex_unlock(&kv->lock);
-	return r;
+	if ((obj->flags & KV_DEAD) != 0 || (!remote && obj->loc.segment != 0))
+		return true;
+	if (obj->remotes == 0)
+		return false;
+	if ((obj->flags & KV_SHADOWS) == 0)
+		return true;
+	if (!kv_gate_closed_locked(kv, obj) && (obj->flags & KV_BUSY) == 0)
+		kv_dirty_again_locked(kv, obj);
+	return false;
 }
 
 int kv_wait_safe(struct mc_kv *kv, struct kv_object *obj, bool remote)
 {
-	uint64_t deadline = mc_now_ns() + kv->deadline_ns;
-	int r = kv_can_persist(kv);
+	uint64_t deadline = mc_now_ns() + kv->deadline_ns, failures;
+	int r = 0;
 
-	if (r < 0)
-		return r;
+	if (kv->log == NULL && kv->opts.remote == NULL)
+		return -EIO;
 	mc_mutex_lock(&kv->lock);
 	kv->hurry++;
+	failures = kv->failures;
 	mc_cond_signal(&kv->flush);
-	mc_mutex_unlock(&kv->lock);
-	if (kv->log != NULL && !remote)
-		mc_kv_log_sync(kv->log);
-	mc_mutex_lock(&kv->lock);
-	for (;;) {
-		struct kv_object *now = kv_now(obj);
-
-		if ((now->flags & KV_DEAD) != 0 || now->remotes > 0 ||
-			(!remote && now->loc.segment != 0))
-			break;
-		if (kv->degraded != NULL || kv->stopping)
-			r = -EIO;
+	while (r == 0 && !safe_locked(kv, kv_now(obj), remote)) {
+		if (kv->stopping)
+			r = -ESHUTDOWN;
+		else if (kv->failures != failures && kv_persist_error_locked(kv) != 0)
+			r = kv_persist_error_locked(kv);
 		else if (mc_cond_wait_until(&kv->change, &kv->lock, deadline) != 0)
 			r = -ETIMEDOUT;
-		if (r < 0)
-			break;
 	}
 	kv->hurry--;
 	mc_mutex_unlock(&kv->lock);

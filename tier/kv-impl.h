@@ -23,8 +23,10 @@
 #include "tier/policy.h"
 #include "tier/slab.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 
 #define KV_KEY_MAX 4096
 #define KV_SMALL UINT64_C(65536)     /* from here on an object has a file of its own */
@@ -34,7 +36,15 @@
 struct kv_index;
 struct kv_dir;
 
-enum { KV_PINNED = 1, KV_BUSY = 2 /* a remote copy is being made */, KV_MOVED = 4, KV_DEAD = 8 };
+enum {
+	KV_PINNED = 1,
+	KV_BUSY = 2, /* a remote copy is being made */
+	KV_MOVED = 4,
+	KV_DEAD = 8,
+	KV_SHADOWS =
+		16,   /* an older version of the key lies below: this one is to be durable first */
+	KV_HELD = 32, /* loc is held in the log for those who have the version open */
+};
 
 /* struct mc_kv_loc in 12 bytes: a segment is shorter than 4 GiB, an image has no offset. */
 struct kv_place {
@@ -157,6 +167,15 @@ struct kv_room_wait {
 	struct kv_room_wait *next;
 };
 
+/* kv-trouble.c */
+enum kv_tier { KV_NVME, KV_REMOTE, KV_TIERS };
+struct kv_trouble {
+	int error;        /* why the tier fails now; 0 = it does not */
+	int told;         /* what the log was told last */
+	uint64_t at_ns;   /* of the last failure */
+	uint64_t told_ns; /* 0 = never */
+};
+
 struct kv_work;   /* kv-work.c */
 struct kv_delete; /* kv-delete.c */
 
@@ -174,6 +193,7 @@ struct mc_kv {
 	struct kv_work *work;  /* for what blocks */
 	struct kv_work *asks;  /* for questions to the remote; NULL = no remote */
 	uint64_t deadline_ns;  /* length of one operation */
+	uint64_t stall_ns;     /* without any flight landing: NVMe is given up for a while */
 	struct mc_mutex lock;
 	struct mc_cond change; /* gates, flushes, recovery, close */
 	struct mc_cond wake;   /* of the keeper */
@@ -198,8 +218,10 @@ struct mc_kv {
 	uint64_t n_pool MC_GUARDED_BY(lock), n_writers MC_GUARDED_BY(lock);
 	uint64_t flights MC_GUARDED_BY(lock); /* bytes of flushes under way */
 	uint64_t n_flights MC_GUARDED_BY(lock);
-	uint64_t retry_ns MC_GUARDED_BY(lock); /* no flush before, after a failure */
-	uint64_t n_copies MC_GUARDED_BY(lock); /* replicas under way */
+	uint64_t n_remote_flights MC_GUARDED_BY(lock); /* of them */
+	uint64_t landed_ns MC_GUARDED_BY(lock); /* a flight to the log landed, or the first began */
+	uint64_t retry_ns MC_GUARDED_BY(lock);  /* no flush before, after a failure */
+	uint64_t n_copies MC_GUARDED_BY(lock);  /* replicas under way */
 	uint64_t copy_retry_ns MC_GUARDED_BY(lock);
 	struct kv_absent absent[KV_ABSENT] MC_GUARDED_BY(lock);
 	unsigned n_asks MC_GUARDED_BY(lock); /* questions to the remote under way */
@@ -212,8 +234,8 @@ struct mc_kv {
 		lock);                      /* NVMe failed: dirty objects go to the remote until */
 	uint64_t sweep MC_GUARDED_BY(lock); /* bucket where the search for cold objects goes on */
 	uint64_t held_bytes MC_GUARDED_BY(lock);
-	const char *degraded MC_GUARDED_BY(lock);
-	const char *full MC_GUARDED_BY(lock); /* why there is no room, static text */
+	struct kv_trouble trouble[KV_TIERS] MC_GUARDED_BY(lock);
+	uint64_t failures MC_GUARDED_BY(lock); /* so far */
 	bool recovering MC_GUARDED_BY(lock), closing MC_GUARDED_BY(lock),
 		stopping MC_GUARDED_BY(lock);
 	pthread_t keeper, flusher;
@@ -331,10 +353,16 @@ void kv_dir_attr_locked(const struct kv_dir *d, struct mc_kv_attr *ret);
 /* One change of a key at a time: waits until the keys' gates are free and closes them. */
 struct kv_gate {
 	uint8_t a, b;
+	bool closed; /* by us */
 };
 void kv_gate_enter_locked(struct mc_kv *kv, const char *key, const char *other, struct kv_gate *ret)
 	MC_REQUIRES(kv->lock);
 void kv_gate_leave_locked(struct mc_kv *kv, const struct kv_gate *g) MC_REQUIRES(kv->lock);
+/* [blocks] Around every change of what a key names: locks; 0 with the gates of key and other (or
+ * NULL) closed, else why there can be no change now. change_end in every case. */
+int kv_change_begin(struct mc_kv *kv, const char *key, const char *other, struct kv_gate *ret)
+	MC_ACQUIRE(kv->lock);
+void kv_change_end(struct mc_kv *kv, const struct kv_gate *g) MC_RELEASE(kv->lock);
 bool kv_gate_closed_locked(struct mc_kv *kv, const struct kv_object *obj) MC_REQUIRES(kv->lock);
 /* Waits until nothing moves the object's bytes between tiers. The gate is closed. */
 void kv_settle_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
@@ -344,12 +372,31 @@ void kv_event(struct mc_kv *kv, const char *event, const char *text) MC_EXCLUDES
 
 /* Out of the index: not dirty any more, not to be adopted, no victim. */
 void kv_unlist_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
-/* [blocks] Ends the object's durable copies: the journal knows, and remote copies go in the
- * background. The gate is closed and the object settled. */
-int kv_forget(struct mc_kv *kv, const char *key, struct kv_object *obj) MC_EXCLUDES(kv->lock);
-/* The same but for the log, where a rename's one record replaces the old version. */
-int kv_forget_beside_log(struct mc_kv *kv, const char *key, struct kv_object *obj)
+/* ---- kv-forget.c: the end of a version. The gate is closed and the object settled. */
+struct kv_parting {
+	struct kv_object *obj;
+	uint8_t version[16];
+	struct mc_kv_loc held; /* segment 0 = nothing */
+};
+/* [blocks] What readers of the version need outlives its name; then parted_locked if it lost it,
+ * and part_end in every case. */
+void kv_part(struct mc_kv *kv, const char *key, struct kv_object *obj, struct kv_parting *ret)
 	MC_EXCLUDES(kv->lock);
+void kv_parted_locked(struct mc_kv *kv, struct kv_parting *p) MC_REQUIRES(kv->lock);
+void kv_part_end(struct mc_kv *kv, const struct kv_parting *p) MC_EXCLUDES(kv->lock);
+/* The last reference is gone. */
+void kv_release_place(struct mc_kv *kv, const struct kv_object *obj) MC_EXCLUDES(kv->lock);
+/* [blocks] Ends the durable copies of everything key names or named: the journal knows, and remote
+ * copies go in the background. */
+int kv_forget(struct mc_kv *kv, const char *key, const struct kv_object *obj) MC_EXCLUDES(kv->lock);
+/* [blocks] Another version takes old's place, with *ret_flags; old's copies go once that one is
+ * durable. */
+int kv_replaced(struct mc_kv *kv, const char *key, const struct kv_object *old, uint8_t *ret_flags)
+	MC_EXCLUDES(kv->lock);
+/* [blocks] obj is durable beside the log: what the log has of key goes. */
+int kv_unshadow(struct mc_kv *kv, const char *key, const struct kv_object *obj)
+	MC_EXCLUDES(kv->lock);
+bool kv_shadowed_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
 
 static inline int64_t kv_floor_s(int64_t ns)
 {
@@ -384,14 +431,31 @@ void kv_dirty_remove_locked(struct mc_kv *kv, struct kv_res *r) MC_REQUIRES(kv->
 void *kv_flusher_main(void *kv);
 /* [blocks] Until the object is on a persistent tier (remote: on the remote), or gone. */
 int kv_wait_safe(struct mc_kv *kv, struct kv_object *obj, bool remote) MC_EXCLUDES(kv->lock);
-/* 0, or -EIO: no persistent tier that works. */
-int kv_can_persist(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 /* A clean object without a copy below is dirty again. */
 void kv_redirty_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
+/* A clean object in DRAM goes down once more, whatever copies it has. */
+void kv_dirty_again_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
 /* Whether the object needs no memory of ours to survive. */
 static inline bool kv_has_copy(const struct kv_object *obj)
 {
 	return obj->loc.segment != 0 || obj->remotes > 0;
+}
+
+/* ---- kv-trouble.c: what is wrong below DRAM */
+/* Something succeeded there (0) or failed. */
+void kv_trouble_locked(struct mc_kv *kv, enum kv_tier tier, int res) MC_REQUIRES(kv->lock);
+/* 0, or why nothing can be made durable now. */
+int kv_persist_error_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
+/* Static text that says what to do; NULL for 0. */
+const char *kv_trouble_text(enum kv_tier tier, int error);
+void kv_trouble_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
+/* What a caller is told: limits, lack of room and lateness as they are, all else as -EIO. */
+static inline int kv_caller_error(int r)
+{
+	return r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -ENOSPC || r == -ETIMEDOUT ||
+			r == -ESHUTDOWN
+		? r
+		: -EIO;
 }
 
 /* ---- kv-work.c: threads for what blocks */
@@ -405,6 +469,21 @@ void *kv_keeper_main(void *kv);
 /* Frees memory until bytes more fit, as far as clean objects go. */
 void kv_make_room(struct mc_kv *kv, uint64_t bytes) MC_EXCLUDES(kv->lock);
 void kv_room_changed_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
+
+/* What is recorded of obj as key; both borrowed. */
+static inline struct mc_kv_meta kv_meta_of(const struct kv_object *obj, const char *key)
+{
+	int64_t s = kv_floor_s(obj->mtime_ns);
+	struct mc_kv_meta m = {.key = key,
+		.size = obj->size,
+		.mtime_s = s,
+		.mtime_ns = (uint32_t)(obj->mtime_ns - s * INT64_C(1000000000)),
+		.n_crc = (uint32_t)mc_block_count(obj->size),
+		.crc = kv_crcs(obj)};
+
+	memcpy(m.version, obj->version, sizeof(m.version));
+	return m;
+}
 
 static inline void kv_crcs_copy(struct kv_object *obj, const uint32_t *crc)
 {

@@ -187,33 +187,46 @@ void mc_kv_image_gone_locked(
 	g->size = size;
 }
 
-void mc_kv_images_remove(struct mc_kv_log *log)
+/* Those that nobody holds, in *ret, owned by the caller; the others wait. Their number. */
+static size_t take_gone(struct mc_kv_log *log, struct mc_kv_gone **ret)
 {
 	struct mc_kv_gone *gone;
-	size_t n;
+	size_t n, kept = 0, taken = 0;
 
 	mc_mutex_lock(&log->lock);
-	gone = log->gone;
 	n = log->n_gone;
-	log->gone = NULL;
-	log->n_gone = log->cap_gone = 0;
+	gone = n > 0 ? calloc(n, sizeof(*gone)) : NULL;
+	for (size_t i = 0; i < n && gone != NULL; i++) {
+		const struct mc_kv_gone *g = &log->gone[i];
+
+		if (mc_kv_image_held_locked(log, g->version, g->generation))
+			log->gone[kept++] = *g;
+		else
+			gone[taken++] = *g;
+	}
+	if (gone != NULL)
+		log->n_gone = kept;
 	mc_mutex_unlock(&log->lock);
-	if (n == 0) {
-		free(gone);
-		return;
-	}
-	if (mc_kv_commit(log) != 0) {
-		mc_mutex_lock(&log->lock);
-		for (size_t i = 0; i < n; i++)
-			mc_kv_image_gone_locked(
-				log, gone[i].version, gone[i].generation, gone[i].size);
-		mc_mutex_unlock(&log->lock);
-		free(gone);
-		return;
-	}
+	*ret = gone;
+	return taken;
+}
+
+void mc_kv_images_remove(struct mc_kv_log *log)
+{
+	cleanup_free struct mc_kv_gone *gone = NULL;
+	size_t n = take_gone(log, &gone);
+	int r = n > 0 ? mc_kv_commit(log) : 0;
+
 	for (size_t i = 0; i < n; i++) {
 		cleanup_free char *path = NULL;
 
+		if (r != 0) { /* its end is not durable yet */
+			mc_mutex_lock(&log->lock);
+			mc_kv_image_gone_locked(
+				log, gone[i].version, gone[i].generation, gone[i].size);
+			mc_mutex_unlock(&log->lock);
+			continue;
+		}
 		if (mc_kv_image_path(log, gone[i].version, gone[i].generation, &path) != 0)
 			continue;
 		log->io->unlink(log->io, path);
@@ -221,5 +234,4 @@ void mc_kv_images_remove(struct mc_kv_log *log)
 		log->image_bytes -= mc_kv_up(gone[i].size, MC_KV_ALIGN);
 		mc_mutex_unlock(&log->lock);
 	}
-	free(gone);
 }

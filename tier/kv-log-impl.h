@@ -15,6 +15,7 @@
  * kv-log-commit.c   the committer: sync, journal, done
  * kv-log-recover.c  what lies in the directory
  * kv-log-read.c     reads
+ * kv-log-hold.c     places kept for readers
  * kv-log-health.c   error budget and probe
  *
  * Two threads. The packer alone chooses segments, fills buffers and submits writes; what it wrote
@@ -174,6 +175,8 @@ struct mc_kv_log {
 	uint32_t image_seq, image_head;
 	struct mc_kv_gone *gone; /* owned: images without an entry */
 	size_t n_gone, cap_gone;
+	struct mc_kv_gone *held; /* owned: images that somebody reads though their entry may go */
+	size_t n_held;
 	uint64_t deaths;                       /* entries dropped so far */
 	uint64_t hopeless_deaths, hopeless_ns; /* the packer's: when reclaim last found nothing */
 
@@ -304,6 +307,12 @@ void mc_kv_segments_free(struct mc_kv_log *log);
 /* A FREE segment's, or one FREEING. */
 int mc_kv_segment_remove_file(struct mc_kv_log *log, struct mc_kv_segment *seg);
 bool mc_kv_segment_empty_locked(const struct mc_kv_segment *seg);
+/* Whether what was written to it under this generation is still there. */
+static inline bool mc_kv_segment_holds_locked(const struct mc_kv_segment *seg, uint32_t generation)
+{
+	return seg->generation == generation && seg->fd >= 0 && seg->state != MC_KV_SEG_FREE &&
+		seg->state != MC_KV_SEG_FREEING;
+}
 
 static inline bool mc_kv_segment_failed(const struct mc_kv_segment *seg)
 {
@@ -339,6 +348,10 @@ void mc_kv_image_gone_locked(struct mc_kv_log *log, const uint8_t version[16], u
 /* Removes the files of images gone whose end is durable. The committer only. */
 void mc_kv_images_remove(struct mc_kv_log *log);
 int mc_kv_image_sync(struct mc_kv_log *log, struct mc_kv_file *f);
+
+/* ---- kv-log-hold.c */
+bool mc_kv_image_held_locked(const struct mc_kv_log *log, const uint8_t version[16],
+	uint32_t generation) MC_REQUIRES(log->lock);
 
 /* ---- kv-log-reclaim.c */
 /* Queues copies of what the owner keeps of one segment. 0; -ENOENT: no segment is worth it. force:

@@ -87,6 +87,29 @@ int mc_kv_log_evict(struct mc_kv_log *log, const char *key, const uint8_t versio
 	return r == 0 ? commit_unlocked(log, appended) : r;
 }
 
+int mc_kv_log_set_mtime(struct mc_kv_log *log, const char *key, const uint8_t version[16],
+	int64_t mtime_s, uint32_t mtime_ns)
+{
+	cleanup_free unsigned char *rec = malloc(MC_KV_RECORD_ROOM);
+	struct mc_kv_entry *e;
+	int r, appended = 0;
+
+	if (rec == NULL)
+		return -ENOMEM;
+	mc_mutex_lock(&log->lock);
+	r = begin_locked(log);
+	e = mc_kv_table_get(&log->table, mc_kv_table_find(&log->table, MC_KV_OBJECT, key));
+	if (r == 0 && e != NULL && memcmp(e->version, version, sizeof(e->version)) == 0) {
+		e->mtime_s = mtime_s;
+		e->mtime_ns = mtime_ns;
+		/* The object again, where it is. */
+		appended = mc_journal_append(
+			log->journal, MC_JOURNAL_KV_PUT, rec, mc_kv_put_record(e, rec));
+	}
+	mc_mutex_unlock(&log->lock);
+	return r == 0 ? commit_unlocked(log, appended) : r;
+}
+
 int mc_kv_log_rename(struct mc_kv_log *log, const char *from, const char *to)
 {
 	cleanup_free unsigned char *rec =

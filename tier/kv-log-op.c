@@ -239,17 +239,28 @@ void mc_kv_log_put(struct mc_kv_log *log, struct mc_kv_item *const *items, size_
 		mc_kv_ops_end(log, &failed);
 }
 
+static uint64_t hasten_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
+{
+	log->sync_upto = log->seq;
+	mc_cond_signal(&log->work);
+	return log->seq;
+}
+
+void mc_kv_log_hasten(struct mc_kv_log *log)
+{
+	mc_mutex_lock(&log->lock);
+	hasten_locked(log);
+	mc_mutex_unlock(&log->lock);
+}
+
 int mc_kv_log_sync(struct mc_kv_log *log)
 {
 	uint64_t upto;
 	int r;
 
 	mc_mutex_lock(&log->lock);
-	upto = log->seq;
-	if (log->sync_upto < upto)
-		log->sync_upto = upto;
+	upto = hasten_locked(log);
 	log->sync_waiters++;
-	mc_cond_signal(&log->work);
 	while (log->oldest != NULL && log->oldest->seq <= upto)
 		mc_cond_wait(&log->moved, &log->lock);
 	log->sync_waiters--;

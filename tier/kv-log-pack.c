@@ -342,8 +342,7 @@ static bool close_due_locked(const struct mc_kv_log *log, uint64_t now) MC_REQUI
 		return false;
 	if (log->retry.first != NULL)
 		return false;
-	if (log->sync_waiters > 0 && g->first_seq <= log->sync_upto &&
-		(next == NULL || next->seq > log->sync_upto))
+	if (g->first_seq <= log->sync_upto && (next == NULL || next->seq > log->sync_upto))
 		return true;
 	if (now - g->opened_ns >= log->commit_ms * UINT64_C(1000000))
 		return true;

@@ -164,8 +164,7 @@ static int find_segment(struct job *j)
 
 	mc_mutex_lock(&log->lock);
 	seg = mc_kv_segment_get(log, loc->segment);
-	if (seg != NULL && seg->generation == loc->generation && seg->fd >= 0 &&
-		seg->state != MC_KV_SEG_FREE && seg->state != MC_KV_SEG_FREEING) {
+	if (seg != NULL && mc_kv_segment_holds_locked(seg, loc->generation)) {
 		seg->readers++;
 		j->seg = seg;
 		j->fd = seg->fd;

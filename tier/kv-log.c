@@ -246,6 +246,7 @@ static void free_log(struct mc_kv_log *log)
 	mc_cond_done(&log->moved);
 	mc_mutex_done(&log->lock);
 	free(log->gone);
+	free(log->held);
 	free(log->op_buckets);
 	free(log->dir);
 	free(log);

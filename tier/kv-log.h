@@ -89,6 +89,8 @@ struct mc_kv_item {
 };
 /* Queues n items; they are packed into large writes together with what else is queued. */
 void mc_kv_log_put(struct mc_kv_log *log, struct mc_kv_item *const *items, size_t n);
+/* Everything queued is made durable without waiting for more. */
+void mc_kv_log_hasten(struct mc_kv_log *log);
 /* [blocks] Everything queued durable now. */
 int mc_kv_log_sync(struct mc_kv_log *log);
 
@@ -107,6 +109,12 @@ struct mc_kv_log_read {
 };
 void mc_kv_log_read(struct mc_kv_log *log, struct mc_kv_log_read *r);
 
+/* The place stays readable, whatever becomes of the record, until it is released: 0, -ESTALE it is
+ * gone already, -ENOMEM. All are released before the log is closed. */
+int mc_kv_log_hold(struct mc_kv_log *log, const uint8_t version[16], const struct mc_kv_loc *loc);
+void mc_kv_log_release(
+	struct mc_kv_log *log, const uint8_t version[16], const struct mc_kv_loc *loc);
+
 /*
  * [blocks] Journal records; durable on return, or -EIO: a crash may find either state. Where
  * nothing is known of the key they do nothing. A record superseded or removed makes its space dead.
@@ -120,6 +128,9 @@ int mc_kv_log_dir(struct mc_kv_log *log, const char *key, bool made);
 int mc_kv_log_pin(struct mc_kv_log *log, const char *key, bool pinned);
 int mc_kv_log_remote(
 	struct mc_kv_log *log, const char *key, const uint8_t version[16], unsigned copies);
+/* The version has another mtime. */
+int mc_kv_log_set_mtime(struct mc_kv_log *log, const char *key, const uint8_t version[16],
+	int64_t mtime_s, uint32_t mtime_ns);
 /* Evicts the object's NVMe copy. -ENOENT: that version does not lie there.
  * The record is durable before the space is
  * reused. */

@@ -1,56 +1,69 @@
 /*
- * Setting an object's mtime: tools that copy with times do so right after the close. An object that
- * went down already goes down once more, if it still lies in DRAM; otherwise the new mtime is kept
- * in memory only.
+ * Setting an object's mtime: tools that copy with times do so right after the close. On NVMe it is
+ * a record of the journal. An object that is on the remote alone, where its mtime lies beside the
+ * bytes, goes there once more if it is in DRAM or may be brought there; otherwise the new mtime is
+ * kept in memory only.
  */
 #include "tier/kv-impl.h"
 
 #include <string.h>
 
+/* The record in DRAM, written anew. */
+static int rewrite_meta_locked(struct mc_kv *kv, const char *key, struct kv_object *obj)
+	MC_REQUIRES(kv->lock)
+{
+	const struct kv_res *res = obj->res; /* stays: the gate is closed */
+	uint64_t old, fresh;
+	int r;
+
+	if (res == NULL || res->meta == 0)
+		return 0;
+	mc_mutex_unlock(&kv->lock);
+	r = kv_meta_write(kv, obj, key, res, &fresh);
+	mc_mutex_lock(&kv->lock);
+	if (r < 0)
+		return r;
+	old = obj->res->meta;
+	obj->res->meta = fresh;
+	kv_meta_clear(kv, old);
+	return 0;
+}
+
+static int set_locked(struct mc_kv *kv, const char *key, struct kv_object *obj, int64_t mtime_ns)
+	MC_REQUIRES(kv->lock)
+{
+	bool cold;
+	int r = 0;
+
+	kv_settle_locked(kv, obj);
+	cold = obj->res == NULL && obj->loc.segment == 0 && obj->size <= KV_WHOLE;
+	mc_mutex_unlock(&kv->lock);
+	if (cold)
+		kv_bring(kv, key);
+	if (obj->loc.segment != 0)
+		r = mc_kv_log_set_mtime(kv->log, key, obj->version, kv_floor_s(mtime_ns),
+			(uint32_t)(mtime_ns - kv_floor_s(mtime_ns) * INT64_C(1000000000)));
+	mc_mutex_lock(&kv->lock);
+	kv_settle_locked(kv, obj);
+	if (r < 0)
+		return r;
+	obj->mtime_ns = mtime_ns;
+	if (obj->loc.segment == 0)
+		kv_dirty_again_locked(kv, obj);
+	return rewrite_meta_locked(kv, key, obj);
+}
+
 int mc_kv_set_mtime(struct mc_kv *kv, const char *key, const struct timespec *mtime)
 {
 	struct kv_object *obj;
 	struct kv_gate gate;
-	uint64_t meta = 0, fresh;
-	int r = kv_key_check(key);
+	int r = kv_change_begin(kv, key, NULL, &gate);
 
-	if (r < 0)
-		return r;
-	mc_mutex_lock(&kv->lock);
-	r = kv_ready_locked(kv);
-	if (r < 0) {
-		mc_mutex_unlock(&kv->lock);
-		return r;
-	}
-	kv_gate_enter_locked(kv, key, NULL, &gate);
-	obj = kv_index_find(kv->index, key);
-	if (obj == NULL)
+	obj = r == 0 ? kv_index_find(kv->index, key) : NULL;
+	if (obj != NULL)
+		r = set_locked(kv, key, obj, mtime->tv_sec * INT64_C(1000000000) + mtime->tv_nsec);
+	else if (r == 0)
 		r = kv_index_dir(kv->index, key, strlen(key)) != NULL ? -EISDIR : -ENOENT;
-	else
-		kv_settle_locked(kv, obj);
-	if (r == 0 && obj->state == MC_KV_CLEAN && kv_has_copy(obj) && obj->res != NULL &&
-		obj->res->ready) {
-		kv_dirty_remove_locked(kv, obj->res); /* it may wait for a replica */
-		obj->state = MC_KV_DIRTY;
-		kv->dirty += obj->size;
-		kv_dirty_add_locked(kv, obj->res);
-	}
-	if (r == 0)
-		obj->mtime_ns = mtime->tv_sec * INT64_C(1000000000) + mtime->tv_nsec;
-	if (r == 0 && obj->res != NULL && obj->res->meta != 0) {
-		const struct kv_res *res = obj->res; /* stays: the gate is closed */
-
-		mc_mutex_unlock(&kv->lock);
-		r = kv_meta_write(kv, obj, key, res, &fresh);
-		mc_mutex_lock(&kv->lock);
-		if (r == 0) {
-			meta = obj->res->meta;
-			obj->res->meta = fresh;
-		}
-	}
-	if (meta != 0)
-		kv_meta_clear(kv, meta);
-	kv_gate_leave_locked(kv, &gate);
-	mc_mutex_unlock(&kv->lock);
+	kv_change_end(kv, &gate);
 	return r;
 }

@@ -2,8 +2,8 @@
  * Putting: a writer's file becomes an object, whole or not at all.
  *
  * From 64 KiB on the file itself is the object's backing file; below, the bytes are copied into the
- * slab and the file goes back to the pool. Order of publishing: bytes and checksums, record, the
- * old version's end in the journal, then the index.
+ * slab and the file goes back to the pool. Order of publishing: bytes and checksums, record, then
+ * the index; what it replaces stays below until it is durable itself.
  */
 #include "tier/kv-impl.h"
 
@@ -210,41 +210,52 @@ static int seal(struct mc_kv_writer *w, struct kv_object *obj, struct kv_res *re
 
 /* ---- entering the index */
 
-/* The gate of key is closed; *ret_old is what must be dropped. */
-static int enter_locked(struct mc_kv *kv, const char *key, struct kv_object *obj, unsigned flags,
+/* What it replaces, or NULL. The gate of key is closed. */
+static int find_old_locked(struct mc_kv *kv, const char *key, unsigned flags,
 	struct kv_object **ret_old) MC_REQUIRES(kv->lock)
 {
 	const char *name;
 	size_t len;
-	struct kv_dir *dir = kv_index_parent(kv->index, key, &name, &len);
-	struct kv_object *old = kv_index_find(kv->index, key);
+
+	*ret_old = kv_index_find(kv->index, key);
+	if (kv_index_parent(kv->index, key, &name, &len) == NULL)
+		return -ENOENT;
+	if (*ret_old != NULL && (flags & MC_KV_NOREPLACE) != 0)
+		return -EEXIST;
+	return kv_index_dir(kv->index, key, strlen(key)) != NULL ? -EISDIR : 0;
+}
+
+/* Before the index changes; it stays below until obj is durable. */
+static int part_locked(struct mc_kv *kv, const char *key, struct kv_object *obj,
+	struct kv_parting *p) MC_REQUIRES(kv->lock)
+{
+	struct kv_object *old = p->obj;
 	int r;
 
-	if (dir == NULL)
-		return -ENOENT;
-	if (old != NULL && (flags & MC_KV_NOREPLACE) != 0)
-		return -EEXIST;
-	if (kv_index_dir(kv->index, key, strlen(key)) != NULL)
-		return -EISDIR;
-	if (old != NULL) {
-		kv_settle_locked(kv, old);
-		if (kv_has_copy(old)) {
-			mc_mutex_unlock(&kv->lock);
-			r = kv_forget(kv, key, old);
-			mc_mutex_lock(&kv->lock);
-			if (r < 0)
-				return r;
-			kv_settle_locked(kv, old); /* it may have been asked for meanwhile */
-		}
-		dir = kv_index_parent(kv->index, key, &name, &len);
-		if (dir == NULL)
-			return -ENOENT;
-	}
-	r = kv_index_insert(dir, obj, ret_old);
+	kv_settle_locked(kv, old);
+	mc_mutex_unlock(&kv->lock);
+	kv_part(kv, key, old, p);
+	r = kv_replaced(kv, key, old, &obj->flags);
+	mc_mutex_lock(&kv->lock);
+	kv_settle_locked(kv, old); /* it may have been asked for meanwhile */
+	return r;
+}
+
+static int insert_locked(struct mc_kv *kv, const char *key, struct kv_object *obj)
+	MC_REQUIRES(kv->lock)
+{
+	const char *name;
+	size_t len;
+	struct kv_dir *dir = kv_index_parent(kv->index, key, &name, &len);
+	struct kv_object *old;
+	int r = dir == NULL ? -ENOENT : kv_index_insert(dir, obj, &old);
+
 	if (r < 0)
 		return r;
-	if (*ret_old != NULL)
-		kv_unlist_locked(kv, *ret_old);
+	if (old != NULL) {
+		kv_unlist_locked(kv, old);
+		kv_object_drop_locked(kv, old);
+	}
 	mc_policy_insert(kv->policy, &obj->res->policy, kv_key_hash(key), obj->size + 1);
 	obj->state = MC_KV_DIRTY;
 	kv->dirty += obj->size;
@@ -263,25 +274,29 @@ static void learn_typical_locked(struct mc_kv *kv, uint64_t size) MC_REQUIRES(kv
 	kv->typical = t > TYPICAL_MAX ? TYPICAL_MAX : (t + 4095) / 4096 * 4096;
 }
 
-static int publish(struct mc_kv *kv, struct mc_kv_writer *w, const char *key, struct kv_object *obj,
-	unsigned flags)
+static int publish(struct mc_kv *kv, const char *key, struct kv_object *obj, unsigned flags)
 {
-	struct kv_object *old = NULL;
+	struct kv_parting p = {0};
 	struct kv_gate gate;
-	int r;
+	int r = kv_change_begin(kv, key, NULL, &gate);
 
-	mc_mutex_lock(&kv->lock);
-	r = kv_ready_locked(kv);
+	if (r == 0)
+		r = find_old_locked(kv, key, flags, &p.obj);
+	if (r == 0 && p.obj != NULL)
+		r = part_locked(kv, key, obj, &p);
 	if (r == 0) {
-		kv_gate_enter_locked(kv, key, NULL, &gate);
-		r = enter_locked(kv, key, obj, flags, &old);
-		kv_gate_leave_locked(kv, &gate);
+		if (p.obj != NULL)
+			p.obj->refs++;
+		r = insert_locked(kv, key, obj);
+		if (r == 0)
+			kv_parted_locked(kv, &p);
+		if (p.obj != NULL)
+			kv_object_drop_locked(kv, p.obj);
 	}
 	if (r == 0)
 		learn_typical_locked(kv, obj->size);
-	if (old != NULL)
-		kv_object_drop_locked(kv, old);
-	mc_mutex_unlock(&kv->lock);
+	kv_change_end(kv, &gate);
+	kv_part_end(kv, &p);
 	return r;
 }
 
@@ -310,7 +325,7 @@ int mc_kv_publish(struct mc_kv_writer *w, const char *key, const struct timespec
 		r = seal(w, obj, res, key, copy);
 	}
 	if (r == 0)
-		r = publish(kv, w, key, obj, flags);
+		r = publish(kv, key, obj, flags);
 	if (r == 0 && res->is_file) {
 		/* The object's now. */
 		close(w->file->fd);
@@ -342,10 +357,13 @@ int mc_kv_publish(struct mc_kv_writer *w, const char *key, const struct timespec
 
 int mc_kv_writer_sync(struct mc_kv_writer *w, const char *key)
 {
+	struct mc_kv *kv = w->kv;
 	int r = kv_key_check(key);
 
+	mc_mutex_lock(&kv->lock);
 	if (r == 0)
-		r = kv_can_persist(w->kv);
+		r = kv_persist_error_locked(kv);
+	mc_mutex_unlock(&kv->lock);
 	if (r == 0)
 		w->synced = true;
 	return r;

@@ -4,6 +4,7 @@
  * of adopted objects go on.
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include <string.h>
 
@@ -209,36 +210,6 @@ static void on_remote(void *ctx, const char *key, const uint8_t version[16], uns
 
 /* ---- merging */
 
-struct stale {
-	struct mc_kv *kv;
-	uint8_t version[16];
-	struct mc_kv_loc loc;
-	char key[];
-};
-
-/* The log holds a version that DRAM has replaced: it must not come back. */
-static void remove_stale(void *ctx)
-{
-	struct stale *s = ctx;
-
-	mc_kv_log_remove(s->kv->log, s->key, s->version, &s->loc);
-	free(s);
-}
-
-static void note_stale(struct mc_kv *kv, const struct kv_object *obj, const char *key)
-{
-	size_t len = strlen(key);
-	struct stale *s = malloc(sizeof(*s) + len + 1);
-
-	if (s == NULL)
-		return;
-	*s = (struct stale){.kv = kv, .loc = kv_loc(obj)};
-	memcpy(s->version, obj->version, sizeof(s->version));
-	memcpy(s->key, key, len + 1);
-	if (kv_work_add(kv->work, remove_stale, s) < 0)
-		free(s);
-}
-
 /* The adopted object is what the log has: it is clean, and has one struct. */
 static void unite_locked(struct mc_kv *kv, struct kv_object *adopted, struct kv_object *cold)
 	MC_REQUIRES(kv->lock)
@@ -274,8 +245,11 @@ static void merge_object_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQU
 		unite_locked(kv, obj, cold);
 		return;
 	}
-	if (cold != NULL)
-		note_stale(kv, cold, key);
+	/* The log has a version that this one replaced; it goes when this one is there. */
+	if (cold != NULL) {
+		obj->flags |= KV_SHADOWS;
+		kv_dirty_again_locked(kv, obj);
+	}
 	if (kv_index_make_parents(kv->replay, key) == 0 &&
 		kv_index_insert(kv_index_parent(kv->replay, key, &name, &len), obj, &old) == 0 &&
 		old != NULL)
@@ -299,6 +273,7 @@ static void merge_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 	kv->index = kv->replay;
 	kv->replay = NULL;
 	kv_index_close(adopted);
+	kv_deletes_settle_locked(kv);
 }
 
 static void on_done(void *ctx, int res)
@@ -308,7 +283,7 @@ static void on_done(void *ctx, int res)
 	mc_mutex_lock(&kv->lock);
 	merge_locked(kv);
 	if (res < 0)
-		kv->degraded = "kv: the journal on NVMe could not be read to its end, see the log";
+		kv_trouble_locked(kv, KV_NVME, res);
 	kv->recovering = false;
 	mc_cond_broadcast(&kv->change);
 	mc_cond_signal(&kv->flush);

@@ -208,30 +208,3 @@ int kv_remote_get(struct mc_kv *kv, const char *key, const struct kv_object *obj
 		memcpy(buf, all, obj->size);
 	return r;
 }
-
-void kv_bring_for_readers(struct mc_kv *kv, const char *key, struct kv_object *obj)
-{
-	bool bring;
-
-	mc_mutex_lock(&kv->lock);
-	bring = obj->refs > 1 && obj->res == NULL && obj->size <= KV_WHOLE;
-	mc_mutex_unlock(&kv->lock);
-	if (bring)
-		kv_bring(kv, key);
-}
-
-int kv_forget_beside_log(struct mc_kv *kv, const char *key, struct kv_object *obj)
-{
-	kv_bring_for_readers(kv, key, obj);
-	return obj->remotes > 0 ? kv_delete_add(kv, key, obj->version) : 0;
-}
-
-int kv_forget(struct mc_kv *kv, const char *key, struct kv_object *obj)
-{
-	struct mc_kv_loc loc = kv_loc(obj);
-	int r = kv_forget_beside_log(kv, key, obj);
-
-	if (r == 0 && obj->loc.segment != 0)
-		r = mc_kv_log_remove(kv->log, key, obj->version, &loc);
-	return r;
-}

@@ -32,6 +32,14 @@ int kv_remote_footer(struct mc_kv *kv, const char *key, struct kv_footer *ret);
 /* kv-delete.c: removes this version of key from the remote, in the background; durable on return
  * where there is NVMe. */
 int kv_delete_add(struct mc_kv *kv, const char *key, const uint8_t version[16]);
+/* The same, but it waits for kv_delete_ripe(key): another version is to be durable first. After a
+ * crash it is forgotten where none was. */
+int kv_delete_later(struct mc_kv *kv, const char *key, const uint8_t version[16]);
+/* What waits for it may go. sync: durable on return, which blocks. */
+int kv_delete_ripe(struct mc_kv *kv, const char *key, bool sync) MC_EXCLUDES(kv->lock);
+/* After recovery: what waits for a version that was lost is forgotten, what waits for one that is
+ * there may go. */
+void kv_deletes_settle_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
 bool kv_delete_pending(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
 bool kv_delete_pending_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
 int kv_delete_open(struct mc_kv *kv);
@@ -43,9 +51,6 @@ void kv_delete_release(struct mc_kv *kv, struct kv_delete *d, bool replaced) MC_
 /* Where a key's object lies on the remote; ret holds KV_REMOTE_PATH bytes. */
 #define KV_REMOTE_PATH 80
 int kv_remote_path(const char *key, char *ret);
-/* [blocks] Into DRAM, for those who have it open: its copies below are about to go. Where it fails
- * they will read errors. The gate is closed. */
-void kv_bring_for_readers(struct mc_kv *kv, const char *key, struct kv_object *obj);
 /* ---- kv-ask.c: what the remote has now. */
 /* The remote has this version, as of now. */
 void kv_asked_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);

@@ -44,6 +44,7 @@ void kv_reap(struct mc_kv *kv)
 	mc_mutex_unlock(&kv->lock);
 	while ((obj = list) != NULL) {
 		list = obj->next;
+		kv_release_place(kv, obj);
 		if (obj->res != NULL)
 			kv_res_free(kv, obj->res, obj->size);
 		if (mc_block_count(obj->size) > 1)
@@ -73,6 +74,7 @@ static int copy_opts(struct mc_kv *kv, const struct mc_kv_opts *opts)
 		kv->opts.dirty_bound = opts->dram_capacity / 2;
 	if (kv->opts.revalidate_ms == 0)
 		kv->opts.revalidate_ms = 10000;
+	kv->stall_ns = (opts->stall_ms != 0 ? opts->stall_ms : 10000) * UINT64_C(1000000);
 	kv->deadline_ns = (opts->deadline_ms != 0 ? opts->deadline_ms : 30000) * UINT64_C(1000000);
 	return 0;
 }
@@ -119,7 +121,8 @@ static int open_threads(struct mc_kv *kv)
 
 static int open_log(struct mc_kv *kv, struct mc_err *err)
 {
-	struct mc_kv_log_opts opts = {.dir = kv->opts.nvme_dir, .capacity = kv->opts.nvme_capacity};
+	struct mc_kv_log_opts opts = {
+		.dir = kv->opts.nvme_dir, .capacity = kv->opts.nvme_capacity, .io = kv->opts.io};
 	struct mc_kv_log_replay replay;
 	int r;
 
@@ -197,6 +200,7 @@ static void stop(struct mc_kv *kv)
 		pthread_join(kv->flusher, NULL);
 	kv_work_close(kv->asks);
 	kv_work_close(kv->work);
+	kv_reap(kv);
 	if (kv->log != NULL)
 		mc_kv_log_close(kv->log);
 	kv_reap(kv);
@@ -360,7 +364,9 @@ void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret)
 		.evicted_objects = atomic_load(&kv->evicted),
 		.index_bytes = kv->index->memory,
 		.recovering = kv->recovering,
-		.degraded = kv->degraded,
+		.nvme_trouble = kv_trouble_text(KV_NVME, kv->trouble[KV_NVME].error),
+		.remote_trouble = kv_trouble_text(KV_REMOTE, kv->trouble[KV_REMOTE].error),
 	};
+	ret->degraded = ret->nvme_trouble != NULL ? ret->nvme_trouble : ret->remote_trouble;
 	mc_mutex_unlock(&kv->lock);
 }

@@ -15,6 +15,7 @@
 
 #include <sys/uio.h>
 
+struct mc_io;
 struct mc_kv;
 
 enum mc_kv_ack { MC_KV_ACK_DRAM, MC_KV_ACK_NVME, MC_KV_ACK_REMOTE };
@@ -32,6 +33,8 @@ struct mc_kv_opts {
 	unsigned deadline_ms;   /* 0 = 30,000 */
 	unsigned revalidate_ms; /* the remote's copy may have been replaced by another node after
 				   so long; in steps of 250 ms; 0 = 10,000 */
+	unsigned stall_ms;      /* NVMe that ends no flush for so long is left out; 0 = 10,000 */
+	const struct mc_io *io; /* for NVMe; NULL = the real one */
 	void (*event)(void *ctx, const char *event, const char *text); /* as in store.h */
 	void *event_ctx;
 };
@@ -151,6 +154,8 @@ struct mc_kv_stats {
 	uint64_t reclaimed_segments, evicted_objects;
 	uint64_t index_bytes; /* memory of the index, keys included */
 	bool recovering;
-	const char *degraded; /* NULL, or why (static text) */
+	/* NULL, or what is wrong with the tier and what to do (static text); degraded: the first.
+	 */
+	const char *degraded, *nvme_trouble, *remote_trouble;
 };
 void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret);

@@ -1,0 +1,271 @@
+/*
+ * Renaming: no data moves. The journal knows before anybody else does.
+ *
+ * Of what is durable one record ends the old name, gives the new one and ends what that named. What
+ * is not durable yet takes its new name in memory; what that named stays below until it is.
+ */
+#include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
+
+#include <string.h>
+
+struct rename {
+	struct mc_kv *kv;
+	const char *from, *to;
+	struct kv_object *obj; /* at from */
+	struct kv_object *old; /* at to, or NULL */
+	struct kv_object *moved;
+	struct kv_parting part; /* of old */
+	uint8_t flags;          /* for moved */
+	int failed;             /* the journal did: it may have happened after a crash, or not */
+	uint64_t meta;          /* of the new name */
+};
+
+static int rename_check_locked(struct mc_kv *kv, struct rename *n, unsigned flags)
+	MC_REQUIRES(kv->lock)
+{
+	struct kv_index *ix = kv->index;
+	const char *name;
+	size_t len;
+
+	n->obj = kv_index_find(ix, n->from);
+	if (n->obj == NULL)
+		return kv_index_dir(ix, n->from, strlen(n->from)) != NULL ? -EXDEV : -ENOENT;
+	if (kv_index_parent(ix, n->to, &name, &len) == NULL)
+		return -ENOENT;
+	if (kv_index_dir(ix, n->to, strlen(n->to)) != NULL)
+		return -EISDIR;
+	n->old = kv_index_find(ix, n->to);
+	return n->old != NULL && (flags & MC_KV_NOREPLACE) != 0 ? -EEXIST : 0;
+}
+
+/* The copy of an object that is on the remote alone, under its new name; the old one goes. */
+static int copy_remote(struct rename *n)
+{
+	struct mc_kv *kv = n->kv;
+	struct kv_object *obj = n->obj;
+	struct mc_kv_meta meta = kv_meta_of(obj, n->to);
+	const char *map = kv_res_map(kv, obj->res, obj->size);
+	int r = map == NULL ? -ENOMEM : kv_remote_put(kv, &meta, map, obj->res);
+
+	if (map != NULL)
+		kv_res_unmap(kv, obj->res, obj->size);
+	if (r == 0)
+		r = kv_unshadow(kv, n->to, obj);
+	n->flags &= (uint8_t)~KV_SHADOWS;
+	return r == 0 ? kv_delete_add(kv, n->from, obj->version) : r;
+}
+
+/* The remote's copy has the old name in it: it goes, a new one is made later. */
+static int drop_remote(struct rename *n)
+{
+	struct mc_kv *kv = n->kv;
+	int r;
+
+	mc_mutex_lock(&kv->lock);
+	n->obj->remotes = 0;
+	mc_mutex_unlock(&kv->lock);
+	r = mc_kv_log_remote(kv->log, n->from, n->obj->version, 0);
+	return r == 0 ? kv_delete_add(kv, n->from, n->obj->version) : r;
+}
+
+static int rename_in_log(struct rename *n)
+{
+	int r = n->obj->remotes > 0 ? drop_remote(n) : 0;
+
+	if (r < 0)
+		return r;
+	r = mc_kv_log_rename(n->kv->log, n->from, n->to);
+	if (r == -EIO) { /* the log has the new name all the same */
+		n->failed = r;
+		r = 0;
+	}
+	n->flags &= (uint8_t)~KV_SHADOWS;
+	return r == 0 ? kv_delete_ripe(n->kv, n->to, false) : r;
+}
+
+/* The new struct and what is below; without the lock, the gates are closed. */
+static int rename_prepare(struct rename *n)
+{
+	struct mc_kv *kv = n->kv;
+	const char *slash = strrchr(n->to, '/'), *name = slash != NULL ? slash + 1 : n->to;
+	struct kv_object *obj = n->obj;
+	int r = 0;
+
+	n->moved = kv_object_new(name, strlen(name), obj->size);
+	if (n->moved == NULL)
+		return -ENOMEM;
+	if (n->old != NULL) {
+		kv_part(kv, n->to, n->old, &n->part);
+		r = kv_replaced(kv, n->to, n->old, &n->flags);
+	}
+	if (r == 0 && obj->loc.segment != 0)
+		r = rename_in_log(n);
+	else if (r == 0 && obj->remotes > 0)
+		r = copy_remote(n);
+	return r;
+}
+
+/* The record of the new name in DRAM. A promotion may have begun, or ended, meanwhile. */
+static int rename_record_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(kv->lock)
+{
+	int r = 0;
+
+	for (;;) {
+		const struct kv_res *res;
+
+		kv_settle_locked(kv, n->obj);
+		if (n->old != NULL)
+			kv_settle_locked(kv, n->old);
+		res = n->obj->res;
+		if (r < 0 || res == NULL || n->meta != 0)
+			break;
+		if (!res->ready)
+			continue;
+		mc_mutex_unlock(&kv->lock);
+		r = kv_meta_write(kv, n->obj, n->to, res, &n->meta);
+		if (r == -ENOSPC) {
+			kv_make_room(kv, MC_SLAB_PIECE);
+			r = kv_meta_write(kv, n->obj, n->to, res, &n->meta);
+		}
+		mc_mutex_lock(&kv->lock);
+	}
+	/* Without a record the next daemon does not find it in DRAM; the journal has been written,
+	 * there is no way back. */
+	return 0;
+}
+
+static int rename_commit_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(kv->lock)
+{
+	struct kv_object *obj = n->obj, *moved = n->moved, *old;
+	const char *name;
+	size_t len;
+	struct kv_dir *dir = kv_index_parent(kv->index, n->to, &name, &len);
+	int r;
+
+	if (dir == NULL)
+		return -ENOENT;
+	memcpy(moved->version, obj->version, sizeof(moved->version));
+	moved->mtime_ns = obj->mtime_ns;
+	moved->loc = obj->loc;
+	moved->hits = obj->hits;
+	moved->state = obj->state;
+	moved->flags = obj->flags | n->flags;
+	moved->remotes = obj->remotes;
+	moved->warm = obj->warm;
+	kv_crcs_copy(moved, kv_crcs(obj));
+	r = kv_index_insert(dir, moved, &old);
+	if (r < 0)
+		return r;
+	if (old != NULL) {
+		kv_parted_locked(kv, &n->part);
+		kv_unlist_locked(kv, old);
+		kv_object_drop_locked(kv, old);
+	}
+	kv_index_remove(obj);
+	moved->res = obj->res;
+	obj->res = NULL;
+	if (moved->res != NULL) {
+		moved->res->obj = moved;
+		moved->res->dirty_ns = mc_now_ns();
+		if (mc_policy_linked(&moved->res->policy)) { /* known by its new name from now on */
+			mc_policy_remove(kv->policy, &moved->res->policy);
+			mc_policy_insert(kv->policy, &moved->res->policy, kv_key_hash(n->to),
+				moved->size + 1);
+		}
+		if (moved->res->meta != 0)
+			kv_meta_clear(kv, moved->res->meta);
+		moved->res->meta = n->meta;
+	}
+	n->meta = 0;
+	obj->flags = KV_MOVED;
+	obj->state = MC_KV_CLEAN;
+	obj->next = moved; /* the reference of kv_object_new */
+	kv_object_drop_locked(kv, obj);
+	kv_redirty_locked(kv, moved);
+	if (moved->state == MC_KV_CLEAN && moved->res != NULL && moved->res->next == NULL)
+		kv_replica_want_locked(kv, moved->res);
+	return 0;
+}
+
+static int rename_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(kv->lock)
+{
+	int r;
+
+	kv_settle_locked(kv, n->obj);
+	if (n->old != NULL)
+		kv_settle_locked(kv, n->old);
+	if ((n->obj->flags & KV_SHADOWS) != 0)
+		return -EAGAIN;
+	/* On the remote alone, where its name is in it: to be copied, as between file systems. */
+	if (n->obj->res == NULL && n->obj->loc.segment == 0)
+		return -EXDEV;
+	mc_mutex_unlock(&kv->lock);
+	r = rename_prepare(n);
+	mc_mutex_lock(&kv->lock);
+	if (r == 0)
+		r = rename_record_locked(kv, n);
+	if (r == 0)
+		r = rename_commit_locked(kv, n);
+	if (r < 0) { /* their copies below may be gone already */
+		kv_redirty_locked(kv, n->obj);
+		if (n->old != NULL)
+			kv_redirty_locked(kv, n->old);
+	}
+	if (r < 0 && n->moved != NULL)
+		kv_object_drop_locked(kv, n->moved);
+	if (n->meta != 0)
+		kv_meta_clear(kv, n->meta);
+	return r < 0 ? r : n->failed;
+}
+
+/* [blocks] What is to lose its name is durable if an older version of the name lies below: that one
+ * would come back after a crash, or both be lost. */
+static int settle_shadow(struct mc_kv *kv, const char *from)
+{
+	struct kv_object *obj;
+	int r = 0;
+
+	mc_mutex_lock(&kv->lock);
+	obj = kv_index_find(kv->index, from);
+	if (obj != NULL && (obj->flags & KV_SHADOWS) == 0)
+		obj = NULL;
+	if (obj != NULL)
+		obj->refs++;
+	mc_mutex_unlock(&kv->lock);
+	if (obj == NULL)
+		return 0;
+	r = kv_wait_safe(kv, obj, false);
+	mc_mutex_lock(&kv->lock);
+	kv_object_drop_locked(kv, obj);
+	mc_mutex_unlock(&kv->lock);
+	return r;
+}
+
+static int rename_once(struct mc_kv *kv, const char *from, const char *to, unsigned flags)
+{
+	struct rename n = {.kv = kv, .from = from, .to = to};
+	struct kv_gate gate;
+	int r = kv_change_begin(kv, from, to, &gate);
+
+	if (r == 0)
+		r = rename_check_locked(kv, &n, flags);
+	if (r == 0 && n.obj != n.old)
+		r = rename_locked(kv, &n);
+	mc_cond_signal(&kv->wake);
+	kv_change_end(kv, &gate);
+	kv_part_end(kv, &n.part);
+	return r;
+}
+
+int mc_kv_rename(struct mc_kv *kv, const char *from, const char *to, unsigned flags)
+{
+	int r = rename_once(kv, from, to, flags);
+
+	while (r == -EAGAIN) {
+		r = settle_shadow(kv, from);
+		if (r == 0)
+			r = rename_once(kv, from, to, flags);
+	}
+	return r;
+}

@@ -1,0 +1,144 @@
+/*
+ * Trouble with a tier below DRAM: what is wrong, for status and log, and whether anything below can
+ * be relied on.
+ *
+ * Invariants
+ * 1. A tier is in trouble from a failure until something succeeds there, or until nothing waits for
+ * it and nothing has failed for a while.
+ * 2. Events tell levels, not edges, from the keeper's tick: at most one for a tier in EVENT_NS.
+ */
+#include "tier/kv-impl.h"
+
+#include <stdio.h>
+
+#define EVENT_NS UINT64_C(5000000000)
+#define QUIET_NS UINT64_C(30000000000)
+#define BYPASS_NS UINT64_C(5000000000)
+
+struct text {
+	int error; /* 0 = any other */
+	const char *nvme, *remote;
+};
+
+#define LIMITS                                                                                     \
+	{-EMFILE, "kv: no file descriptor left: raise the limit (LimitNOFILE, ulimit -n)",         \
+		"kv: no file descriptor left: raise the limit (LimitNOFILE, ulimit -n)"},          \
+		{-ENFILE, "kv: no file descriptor left: raise fs.file-max",                        \
+			"kv: no file descriptor left: raise fs.file-max"},                         \
+	{                                                                                          \
+		-ENOMEM, "kv: no memory left: give the daemon more, or lower --kv-dram",           \
+			"kv: no memory left: give the daemon more, or lower --kv-dram"             \
+	}
+
+static const struct text texts[] = {
+	LIMITS,
+	{-ENOSPC,
+		"kv: NVMe is full: data waits in memory; remove objects, free space on its file "
+		"system, or raise --kv-nvme",
+		"kv: the remote is full: data waits in memory; free space there"},
+	{-ETIMEDOUT,
+		"kv: NVMe does not answer: data waits in memory or goes to the remote; look at the "
+		"disk",
+		"kv: the remote does not answer: data waits on this node; look at its server and "
+		"the "
+		"network"},
+	{-EPROTONOSUPPORT,
+		"kv: the journal on NVMe could not be read, nothing can be kept there: see the log",
+		"kv: the remote has a format this program does not know"},
+	{0,
+		"kv: NVMe fails: data waits in memory or goes to the remote; look at the disk, it "
+		"is "
+		"tried again",
+		"kv: the remote fails: data waits on this node; look at its server"},
+};
+
+const char *kv_trouble_text(enum kv_tier tier, int error)
+{
+	const struct text *t = texts;
+
+	if (error == 0)
+		return NULL;
+	while (t->error != 0 && t->error != error)
+		t++;
+	return tier == KV_NVME ? t->nvme : t->remote;
+}
+
+void kv_trouble_locked(struct mc_kv *kv, enum kv_tier tier, int res)
+{
+	struct kv_trouble *t = &kv->trouble[tier];
+
+	t->error = res;
+	if (res == 0)
+		return;
+	t->at_ns = mc_now_ns();
+	kv->failures++;
+}
+
+int kv_persist_error_locked(struct mc_kv *kv)
+{
+	int nvme = kv->trouble[KV_NVME].error, remote = kv->trouble[KV_REMOTE].error;
+	int r = kv->log == NULL ? remote : kv->opts.remote == NULL || remote != 0 ? nvme : 0;
+
+	if (kv->log == NULL && kv->opts.remote == NULL)
+		return -EIO;
+	return r == 0 ? 0 : kv_caller_error(r);
+}
+
+/* Log flights are under way and none has landed for long. */
+static void find_stall_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	uint64_t now = mc_now_ns();
+
+	if (kv->n_flights == kv->n_remote_flights || now - kv->landed_ns < kv->stall_ns)
+		return;
+	kv_trouble_locked(kv, KV_NVME, -ETIMEDOUT);
+	kv->bypass_ns = now + BYPASS_NS;
+	mc_cond_signal(&kv->flush);
+}
+
+static bool idle_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	return kv->dirty_list.next == &kv->dirty_list && kv->n_flights == 0 &&
+		kv->replica_list.next == &kv->replica_list && kv->n_copies == 0;
+}
+
+/* What the log is to be told of a tier now: NULL = nothing. */
+static const char *news_locked(struct mc_kv *kv, enum kv_tier tier) MC_REQUIRES(kv->lock)
+{
+	struct kv_trouble *t = &kv->trouble[tier];
+	uint64_t now = mc_now_ns();
+
+	if (t->error != 0 && now - t->at_ns > QUIET_NS && idle_locked(kv))
+		t->error = 0;
+	if (t->error == t->told || (t->told_ns != 0 && now - t->told_ns < EVENT_NS))
+		return NULL;
+	t->told = t->error;
+	t->told_ns = now;
+	if (t->error != 0)
+		return kv_trouble_text(tier, t->error);
+	return tier == KV_NVME ? "kv: NVMe works again" : "kv: the remote works again";
+}
+
+void kv_trouble_tick(struct mc_kv *kv)
+{
+	struct mc_kv_log_stats log = {0};
+
+	if (kv->log != NULL)
+		mc_kv_log_stats(kv->log, &log);
+	mc_mutex_lock(&kv->lock);
+	if (log.bypassed && kv->trouble[KV_NVME].error == 0)
+		kv_trouble_locked(kv, KV_NVME, -EIO);
+	find_stall_locked(kv);
+	mc_mutex_unlock(&kv->lock);
+	for (unsigned i = 0; i < KV_TIERS; i++) {
+		const char *text;
+		bool well;
+
+		mc_mutex_lock(&kv->lock);
+		text = news_locked(kv, i);
+		well = kv->trouble[i].told == 0;
+		mc_mutex_unlock(&kv->lock);
+		if (text != NULL)
+			kv_event(kv, well ? "kv-restored" : "kv-degraded", text);
+	}
+}
