@@ -26,6 +26,7 @@ struct state {
 struct report {
 	uint32_t from, to; /* keys; equal but for a rename */
 	struct state after_from, after_to;
+	uint32_t publish; /* put under another name, and renamed at once */
 	uint32_t ended;
 };
 
@@ -59,6 +60,7 @@ static struct report choose(uint64_t *rng, const struct state *s, uint32_t seed)
 	r.after_from.seed = seed;
 	r.after_from.size = (uint32_t)(next(rng) % (op == 9 ? 9 * MIB : op > 6 ? 300000 : 9000));
 	r.after_to = r.after_from;
+	r.publish = next(rng) % 3 == 0;
 	return r;
 }
 
@@ -74,7 +76,10 @@ static void do_it(struct mc_kv *kv, const struct report *r)
 	else if (r->after_from.seed == 0)
 		res = mc_kv_unlink(kv, from);
 	else
-		res = kv_put_wait(kv, from, r->after_from.size, r->after_from.seed);
+		res = kv_put_wait(
+			kv, r->publish ? "tmp" : from, r->after_from.size, r->after_from.seed);
+	if (res == 0 && r->publish)
+		res = mc_kv_rename(kv, "tmp", from, 0);
 	if (res == 0 && r->after_to.seed != 0)
 		res = mc_kv_sync(kv, to);
 	if (res != 0)

@@ -67,9 +67,9 @@ void kv_redirty_locked(struct mc_kv *kv, struct kv_object *obj)
 		kv_dirty_again_locked(kv, obj);
 }
 
-static void landed_locked(struct flight *f, const struct mc_kv_loc *loc) MC_REQUIRES(f->kv->lock)
+static void landed_locked(struct mc_kv *kv, struct flight *f, const struct mc_kv_loc *loc)
+	MC_REQUIRES(kv->lock)
 {
-	struct mc_kv *kv = f->kv;
 	struct kv_object *obj = f->obj;
 
 	if (loc != NULL)
@@ -88,10 +88,8 @@ static void landed_locked(struct flight *f, const struct mc_kv_loc *loc) MC_REQU
 		kv_replica_want_locked(kv, f->res);
 }
 
-static void failed_locked(struct flight *f, bool nvme) MC_REQUIRES(f->kv->lock)
+static void failed_locked(struct mc_kv *kv, struct flight *f, bool nvme) MC_REQUIRES(kv->lock)
 {
-	struct mc_kv *kv = f->kv;
-
 	f->obj->state = MC_KV_DIRTY;
 	kv_dirty_add_locked(kv, f->res);
 	kv->retry_ns = mc_now_ns() + RETRY_NS;
@@ -122,9 +120,9 @@ static void land(struct flight *f, int res, const struct mc_kv_loc *loc)
 	if (res != -ECANCELED)
 		kv_trouble_locked(kv, nvme ? KV_NVME : KV_REMOTE, res);
 	if (res == 0)
-		landed_locked(f, loc);
+		landed_locked(kv, f, loc);
 	else
-		failed_locked(f, nvme);
+		failed_locked(kv, f, nvme);
 	kv_object_drop_locked(kv, obj);
 	kv_room_changed_locked(kv);
 	mc_cond_broadcast(&kv->change);
