@@ -34,6 +34,8 @@ const char *mc_dtype_name(uint8_t dtype); /* dtype < MC_DTYPE_COUNT */
 unsigned mc_dtype_bits(uint8_t dtype);    /* bits of one element */
 /* 0 or -EINVAL for a name that is not in the table. */
 int mc_dtype_parse(const char *name, uint8_t *ret);
+/* The same for torch's names ("bfloat16", "float8_e4m3fn", with or without "torch."). */
+int mc_dtype_parse_torch(const char *name, uint8_t *ret);
 /*
  * Bytes of a tensor; shape holds rank dimensions, a dimension of 0 gives 0. -EOVERFLOW when the
  * number of elements or bits passes 64 bits (each prefix of the product counts), -EDOM when the

@@ -1,6 +1,6 @@
 /*
- * The resume journal of an import: fixed records, each with its own checksum, appended by one
- * write.
+ * The resume journal of an import or reshard: fixed records, each with its own checksum, appended
+ * by one write.
  *
  * Invariants: 1. a record is one write() at the end of the file, so a killed process leaves whole
  * records and at most one torn tail, which open cuts off; 2. notes (sorted) are read-only after
@@ -38,8 +38,8 @@ struct mc_import_journal {
 	size_t n;
 };
 
-/* <state>/import-<digest of what is imported whereto>.journal */
-static int journal_path(const char *url, const char *root, char **ret)
+/* <state>/<work>-<digest of from where to where>.journal */
+static int journal_path(const char *work, const char *url, const char *root, char **ret)
 {
 	cleanup_free char *dir = NULL;
 	cleanup_free char *what = NULL;
@@ -56,7 +56,7 @@ static int journal_path(const char *url, const char *root, char **ret)
 	if (r < 0)
 		return r;
 	mc_hex_encode(digest, sizeof(digest), hex);
-	return asprintf(ret, "%s/import-%.32s.journal", dir, hex) < 0 ? -ENOMEM : 0;
+	return asprintf(ret, "%s/%s-%.32s.journal", dir, work, hex) < 0 ? -ENOMEM : 0;
 }
 
 static int by_file_and_offset(const void *a, const void *b)
@@ -97,8 +97,8 @@ static int load(struct mc_import_journal *j)
 	return 0;
 }
 
-int mc_import_journal_open(
-	const char *url, const char *root, struct mc_import_journal **ret, struct mc_err *err)
+int mc_import_journal_open(const char *work, const char *url, const char *root,
+	struct mc_import_journal **ret, struct mc_err *err)
 {
 	struct mc_import_journal *j = calloc(1, sizeof(*j));
 	int r;
@@ -106,7 +106,7 @@ int mc_import_journal_open(
 	if (j == NULL)
 		return mc_err_set(err, -ENOMEM, "out of memory");
 	j->fd = -1;
-	r = journal_path(url, root, &j->path);
+	r = journal_path(work, url, root, &j->path);
 	if (r < 0) {
 		mc_err_set(err, r,
 			"no place for the resume journal (%s); set XDG_STATE_HOME to a "
@@ -122,7 +122,7 @@ int mc_import_journal_open(
 	else
 		r = load(j);
 	if (r == -EBUSY)
-		mc_err_set(err, r, "another import of %s to %s is running", root, url);
+		mc_err_set(err, r, "another %s of %s to %s is running", work, root, url);
 	else if (r < 0)
 		mc_err_set(err, r, "resume journal %s: %s", j->path, strerror(-r));
 out:

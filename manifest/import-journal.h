@@ -1,8 +1,8 @@
 /*
- * What an import has finished, kept in a local file so that the next run after a kill reads nothing
- * twice but the chunks that were in work. A note says: this range of this file (recognised by path,
- * size, time and inode) has this SHA-256 and these block checksums. It never says that a chunk is
- * on the remote: whoever uses a note asks there.
+ * What an import (or a reshard) has finished, kept in a local file so that the next run after a
+ * kill reads nothing twice but the chunks that were in work. A note says: this range of this file
+ * (recognised by path, size, time and inode) has this SHA-256 and these block checksums. It never
+ * says that a chunk is on the remote: whoever uses a note asks there.
  */
 #pragma once
 
@@ -25,12 +25,11 @@ struct mc_import_note {
 };
 
 /*
- * Opens or makes the journal of importing root to url, in the local state directory
- * (local-state.h). -EBUSY when another import of the same
- * source to the same remote is running.
+ * Opens or makes the journal of doing work ("import", "reshard") from root to url, in the local
+ * state directory (local-state.h). -EBUSY when the same work from there to there is being done.
  */
-int mc_import_journal_open(
-	const char *url, const char *root, struct mc_import_journal **ret, struct mc_err *err);
+int mc_import_journal_open(const char *work, const char *url, const char *root,
+	struct mc_import_journal **ret, struct mc_err *err);
 /* finished: the file is removed, there is nothing to resume. NULL allowed. */
 void mc_import_journal_close(struct mc_import_journal *j, bool finished);
 

@@ -113,7 +113,7 @@ static int steps(struct mc_import *im, struct mc_import_result *ret, struct mc_e
 	r = scan(im, err);
 	if (r == 0)
 		r = mc_import_journal_open(
-			mc_remote_url(im->remote), im->scan.root, &im->journal, err);
+			"import", mc_remote_url(im->remote), im->scan.root, &im->journal, err);
 	if (r == 0)
 		r = mc_import_plan(im, err);
 	if (r == 0)

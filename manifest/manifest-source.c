@@ -59,6 +59,8 @@ static int file_plan(const struct mc_source *s, uint64_t off, uint32_t len, stru
 	uint32_t i;
 
 	assert(len > 0 && off < f->e->size && len <= f->e->size - off);
+	if (f->e->count == 0)
+		return add_external(m, f->e, off, len, plan);
 	for (i = mc_index_find_span(m, f->e, off); off < end; i++) {
 		const struct mc_index_span *span = &m->spans[i];
 		bool hole = span->chunk == MC_INDEX_NONE;
@@ -133,6 +135,14 @@ static const struct mc_source_ops file_ops = {
 	.release = file_release,
 };
 
+/* A file known by its place only (weight-payload.c): no chunks, no checksums. */
+static const struct mc_source_ops placed_ops = {
+	.plan = file_plan,
+	.unchecked = true,
+	.next_data = file_next_data,
+	.release = file_release,
+};
+
 int mc_manifest_source(struct mc_manifest *m, uint32_t entry, struct mc_source **ret)
 {
 	const struct mc_index_entry *e = &m->entries[entry];
@@ -142,7 +152,7 @@ int mc_manifest_source(struct mc_manifest *m, uint32_t entry, struct mc_source *
 	f = calloc(1, sizeof(*f));
 	if (f == NULL)
 		return -ENOMEM;
-	f->base.ops = &file_ops;
+	f->base.ops = e->count > 0 ? &file_ops : &placed_ops;
 	memcpy(f->base.id.digest, e->digest, MC_SHA256_SIZE);
 	f->base.id.size = e->size;
 	f->m = mc_manifest_ref(m);

@@ -1,4 +1,4 @@
-/* What was materialised as a manifest: files, and the tensors that are boxes of source tensors. */
+/* What was materialised as a manifest. */
 #include "manifest/materialise-state.h"
 
 #include <errno.h>
@@ -8,25 +8,7 @@
 
 #include "manifest/crc-combine.h"
 #include "manifest/import.h"
-#include "manifest/safetensors.h"
 #include "tier/cleanup.h"
-
-/* A tensor of a new file. */
-struct found {
-	const char *name;
-	uint32_t file;
-	uint8_t dtype, rank;
-	bool boxed; /* it is this box of a tensor of that shape */
-	uint64_t off, len;
-	uint64_t shape[MC_MAX_RANK], box_off[MC_MAX_RANK], global[MC_MAX_RANK];
-};
-
-struct table {
-	struct found *v; /* owned */
-	size_t n, cap;
-	struct mc_rank_tensors *rank; /* by view; owned: found names point into the sharding */
-	uint32_t n_ranks;
-};
 
 static int add_file(const struct mc_mat *m, struct mc_writer *w, const struct mc_mat_file *f,
 	struct mc_err *err)
@@ -62,151 +44,7 @@ static int add_file(const struct mc_mat *m, struct mc_writer *w, const struct mc
 	return mc_writer_file(w, f->path, &meta, &file, err);
 }
 
-/* Whether the rank's tensor is one box of one source tensor, and which. */
-static bool is_box(const struct mc_view_layout *l, const struct mc_rank_tensors *t,
-	const struct mc_local *local, struct found *x)
-{
-	const struct mc_local_piece *p = &t->piece[local->first];
-
-	if (local->constant || local->n != 1 || p->stacked || local->rank == 0)
-		return false;
-	for (unsigned d = 0; d < local->rank; d++) {
-		if (p->box.len[d] != local->shape[d])
-			return false;
-		x->box_off[d] = p->box.off[d];
-		x->global[d] = l->tensor[p->tensor].shape[d];
-	}
-	return true;
-}
-
-static int local_by_name(const void *key, const void *local)
-{
-	return strcmp(key, ((const struct mc_local *)local)->name);
-}
-
-static int add_found(struct mc_mat *m, struct table *t, uint32_t file,
-	const struct mc_rank_tensors *rank, const struct mc_st_tensor *s)
-{
-	const struct mc_local *local =
-		bsearch(s->name, rank->local, rank->n, sizeof(*rank->local), local_by_name);
-	struct found *x;
-
-	if (local == NULL)
-		return -EINVAL;
-	if (t->n == t->cap) {
-		size_t cap = t->cap != 0 ? t->cap * 2 : 1024;
-		void *p = reallocarray(t->v, cap, sizeof(*t->v));
-
-		if (p == NULL)
-			return -ENOMEM;
-		t->v = p;
-		t->cap = cap;
-	}
-	x = &t->v[t->n++];
-	*x = (struct found){.name = local->name,
-		.file = file,
-		.dtype = s->dtype,
-		.rank = s->rank,
-		.off = s->off,
-		.len = s->len};
-	memcpy(x->shape, s->shape, sizeof(x->shape));
-	x->boxed = is_box(m->in->layout, rank, local, x);
-	return 0;
-}
-
-static int find_tensors(
-	struct mc_mat *m, struct table *t, uint32_t file, uint32_t rank, struct mc_err *err)
-{
-	const struct mc_mat_file *f = &m->file[file];
-	uint32_t where = f->view->where[f->entry];
-	struct mc_safetensors *st;
-	int r;
-
-	if (where >= f->view->n_files || f->view->file[where].words == NULL)
-		return 0;
-	r = mc_safetensors_parse(
-		f->view->file[where].header, f->view->file[where].header_len, f->size, &st, err);
-	for (size_t i = 0; r == 0 && i < mc_safetensors_count(st); i++)
-		r = add_found(m, t, file, &t->rank[rank], mc_safetensors_tensor(st, i));
-	if (r == 0)
-		mc_safetensors_close(st);
-	return r;
-}
-
-static int found_compare(const void *a, const void *b)
-{
-	const struct found *x = a, *y = b;
-	int c = strcmp(x->name, y->name);
-
-	return c != 0 ? c : (x->file > y->file) - (x->file < y->file);
-}
-
-/* Tensors of one name: all are boxes, or there is only one. */
-static int put_tensors(const struct mc_mat *m, struct mc_writer *w, const struct found *v, size_t n,
-	struct mc_err *err)
-{
-	bool boxed = true;
-	int r = 0;
-
-	for (size_t i = 0; i < n; i++)
-		boxed = boxed && v[i].boxed;
-	for (size_t i = 0; i < n && r == 0 && (boxed || n == 1); i++) {
-		struct mc_new_tensor t = {.name = v[i].name,
-			.file = m->file[v[i].file].path,
-			.dtype = v[i].dtype,
-			.rank = v[i].rank,
-			.shape = v[i].shape,
-			.off = v[i].off,
-			.len = v[i].len};
-
-		if (n > 1) {
-			t.box_off = v[i].box_off;
-			t.global = v[i].global;
-		}
-		r = mc_writer_tensor(w, &t, err);
-	}
-	return r;
-}
-
-/* Which rank a file belongs to: that of its view, or of its name where a view has all. */
-static uint32_t rank_of(const struct mc_mat *m, const struct mc_mat_file *f)
-{
-	unsigned rank = 0;
-
-	if (mc_view_layout_ranks(m->in->layout) == 0)
-		return sscanf(f->path, "model-rank-%u-", &rank) == 1 ? rank : 0;
-	while (m->view[rank] != f->view)
-		rank++;
-	return rank;
-}
-
-static int add_tensors(struct mc_mat *m, struct mc_writer *w, struct mc_err *err)
-{
-	struct table t = {.n_ranks = mc_layout_world(m->in->layout->layout)};
-	int r = 0;
-
-	t.rank = calloc(t.n_ranks, sizeof(*t.rank));
-	if (t.rank == NULL)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < t.n_ranks && r == 0; i++)
-		r = mc_sharding_rank(m->in->layout->sharding, i, &t.rank[i], err);
-	for (uint32_t i = 0; i < m->n_files && r == 0; i++)
-		r = find_tensors(m, &t, i, rank_of(m, &m->file[i]), err);
-	if (r == 0 && t.n > 1)
-		qsort(t.v, t.n, sizeof(*t.v), found_compare);
-	for (size_t i = 0, next; i < t.n && r == 0; i = next) {
-		for (next = i + 1; next < t.n && strcmp(t.v[i].name, t.v[next].name) == 0;)
-			next++;
-		r = put_tensors(m, w, &t.v[i], next - i, err);
-	}
-	for (uint32_t i = 0; i < t.n_ranks; i++)
-		mc_rank_tensors_done(&t.rank[i]);
-	free(t.rank);
-	free(t.v);
-	return r;
-}
-
-static int fill(struct mc_mat *m, struct mc_writer *w, struct mc_err *err)
+static int fill(struct mc_mat *m, struct mc_writer *w, uint32_t *ret_unlisted, struct mc_err *err)
 {
 	struct mc_model model;
 	struct mc_new_meta meta = {.mode = 0755};
@@ -226,7 +64,7 @@ static int fill(struct mc_mat *m, struct mc_writer *w, struct mc_err *err)
 	for (uint32_t i = 0; i < m->n_files && r == 0; i++)
 		r = add_file(m, w, &m->file[i], err);
 	if (r == 0)
-		r = add_tensors(m, w, err);
+		r = mc_mat_tensors(m, w, ret_unlisted, err);
 	mc_manifest_model(m->in->layout->manifest, &model);
 	return r < 0 ? r : mc_writer_model(w, &model);
 }
@@ -236,12 +74,13 @@ int mc_mat_publish(struct mc_mat *m, struct mc_materialise_result *ret, struct m
 	cleanup_free char *json = NULL;
 	struct mc_manifest *made = NULL;
 	struct mc_writer *w;
+	uint32_t unlisted;
 	size_t len = 0;
 	int r = mc_writer_open(&w);
 
 	if (r < 0)
 		return r;
-	r = fill(m, w, err);
+	r = fill(m, w, &unlisted, err);
 	if (r == 0)
 		r = mc_writer_finish(w, &json, &len, &made, err);
 	mc_writer_close(w);
@@ -252,7 +91,9 @@ int mc_mat_publish(struct mc_mat *m, struct mc_materialise_result *ret, struct m
 		.bytes = m->total_bytes,
 		.chunks = m->n_chunks,
 		.new_chunks = m->new_chunks,
-		.written_bytes = m->written_bytes};
+		.written_bytes = m->written_bytes,
+		.resumed_bytes = m->resumed_bytes,
+		.unlisted = unlisted};
 	memcpy(ret->id, mc_manifest_id(made), MC_SHA256_SIZE);
 	mc_manifest_unref(made);
 	if (ret->name.rev[0] == '\0') {

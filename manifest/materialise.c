@@ -2,7 +2,9 @@
  * The work of materialising: chunks of all files of all ranks, in the order of the source.
  *
  * Invariants: 1. a chunk's digest and checksums are of the bytes in the job's buffer, which are the
- * ones that are written; 2. the manifest is published after every chunk is there and synced.
+ * ones that are written; 2. a note in the journal is of a chunk that was written, and is believed
+ * only when the remote has that chunk; 3. the manifest is published after every chunk is there and
+ * synced.
  */
 #include "manifest/materialise-state.h"
 
@@ -11,14 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "manifest/chunker.h"
 #include "manifest/crew.h"
-#include "manifest/safetensors.h"
-#include "tier/cleanup.h"
 #include "tier/lock.h"
 #include "tier/store-gather.h"
-
-#define ORDER_LAST UINT64_MAX
 
 /* Something that ends on another thread. */
 struct waiting {
@@ -141,22 +138,32 @@ static int read_chunk(struct mc_mat *m, struct mc_mat_chunk *c, char *buf, struc
 	return mc_sha256(buf, c->len, c->sha256);
 }
 
+/* 1 when the remote has the chunk, which then is as good as new; 0 when not. */
+static int find_chunk(
+	struct mc_mat *m, const struct mc_mat_chunk *c, const char *path, struct mc_err *err)
+{
+	struct mc_remote_attr attr;
+	int r = mc_remote_stat(m->in->remote, path, &attr, NULL);
+
+	if (r == 0 && attr.type == MC_REMOTE_FILE && attr.size == c->len)
+		r = mc_remote_touch(m->in->remote, path, err);
+	else if (r == 0 || r == -ENOENT)
+		return 0;
+	return r < 0 ? mc_err_set(err, r, "remote: %s: %s", path, strerror(-r)) : 1;
+}
+
 /* Writes the chunk unless the remote has it. */
 static int put_chunk(
 	struct mc_mat *m, const struct mc_mat_chunk *c, const void *buf, struct mc_err *err)
 {
-	struct mc_remote *remote = m->in->remote;
 	char path[MC_CHUNK_PATH];
-	struct mc_remote_attr attr;
 	int r;
 
 	mc_chunk_path(c->sha256, path);
-	r = mc_remote_stat(remote, path, &attr, NULL);
-	if (r == 0 && attr.type == MC_REMOTE_FILE && attr.size == c->len)
-		return mc_remote_touch(remote, path, err);
-	if (r < 0 && r != -ENOENT)
-		return mc_err_set(err, r, "remote: %s: %s", path, strerror(-r));
-	r = mc_remote_put(remote, path, buf, c->len, 0, err);
+	r = find_chunk(m, c, path, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = mc_remote_put(m->in->remote, path, buf, c->len, 0, err);
 	if (r == 0) {
 		m->new_chunks++;
 		m->written_bytes += c->len;
@@ -164,17 +171,51 @@ static int put_chunk(
 	return r;
 }
 
+/* 1 when an earlier run made the chunk and the remote still has it: nothing is read. */
+static int resume_chunk(struct mc_mat *m, struct mc_mat_chunk *c, struct mc_err *err)
+{
+	const struct mc_import_note *note =
+		mc_import_journal_find(m->journal, m->file[c->file].digest, c->off, c->len);
+	char path[MC_CHUNK_PATH];
+	int r;
+
+	if (note == NULL)
+		return 0;
+	memcpy(c->sha256, note->sha256, sizeof(c->sha256));
+	memcpy(c->crc, note->crc, sizeof(c->crc));
+	mc_chunk_path(c->sha256, path);
+	r = find_chunk(m, c, path, err);
+	if (r > 0)
+		m->resumed_bytes += c->len;
+	return r;
+}
+
+static void note_chunk(struct mc_mat *m, const struct mc_mat_chunk *c)
+{
+	struct mc_import_note note = {.off = c->off, .len = c->len};
+
+	memcpy(note.file, m->file[c->file].digest, sizeof(note.file));
+	memcpy(note.crc, c->crc, sizeof(note.crc));
+	memcpy(note.sha256, c->sha256, sizeof(note.sha256));
+	mc_import_journal_add(m->journal, &note);
+}
+
 static int run(void *ctx, unsigned worker, uint64_t item, struct mc_err *err)
 {
 	struct mc_mat *m = ctx;
 	struct mc_mat_chunk *c = &m->chunk[m->queue[item]];
-	int r = read_chunk(m, c, m->buffers[worker], err);
+	int r = resume_chunk(m, c, err);
 
-	if (r == 0)
-		r = put_chunk(m, c, m->buffers[worker], err);
+	if (r == 0) {
+		r = read_chunk(m, c, m->buffers[worker], err);
+		if (r == 0)
+			r = put_chunk(m, c, m->buffers[worker], err);
+		if (r == 0)
+			note_chunk(m, c);
+	}
 	m->done_bytes += c->len;
 	m->done_items++;
-	return r;
+	return r < 0 ? r : 0;
 }
 
 static void tick(void *ctx)
@@ -188,211 +229,6 @@ static void tick(void *ctx)
 
 	if (m->in->progress != NULL)
 		m->in->progress(m->in->ctx, &now);
-}
-
-/* The source byte that a region puts at off, or before it. */
-static uint64_t source_of(const struct mc_region *r, uint64_t off)
-{
-	uint64_t src = r->src, left = off > r->dst ? off - r->dst : 0;
-
-	for (unsigned d = 0; d < r->rank; d++) {
-		uint64_t i = left / r->dst_stride[d];
-
-		if (i >= r->count[d])
-			i = r->count[d] - 1;
-		src += i * r->src_stride[d];
-		left -= i * r->dst_stride[d];
-	}
-	return src + (left < r->inner ? left : r->inner);
-}
-
-/* Where in the source a chunk of synthesised bytes begins to come from. */
-static uint64_t order_of(const struct mc_view *v, uint32_t where, uint64_t off)
-{
-	const struct mc_view_file *f = &v->file[where];
-	struct mc_region r;
-	uint32_t lo = 0, hi = f->n_segments, number;
-
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (f->segment[mid].off + f->segment[mid].len <= off)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	while (lo < f->n_segments && f->segment[lo].n == 0)
-		lo++;
-	if (lo == f->n_segments)
-		return ORDER_LAST;
-	mc_view_region_get(f->words + f->segment[lo].words, &r, &number);
-	return (uint64_t)f->entry[number] << 40 | source_of(&r, off) >> MC_BLOCK_SHIFT;
-}
-
-static int grow(void **v, size_t size, size_t n, size_t *cap)
-{
-	size_t want = *cap == 0 ? 256 : *cap * 2;
-	void *p;
-
-	if (n < *cap)
-		return 0;
-	p = reallocarray(*v, want, size);
-	if (p == NULL)
-		return -ENOMEM;
-	*v = p;
-	*cap = want;
-	return 0;
-}
-
-static int add_chunks(
-	struct mc_mat *m, uint32_t file, const struct mc_chunk_plan *plan, uint32_t where)
-{
-	struct mc_mat_file *f = &m->file[file];
-	const struct mc_view *v = f->view;
-
-	f->first_chunk = m->n_chunks;
-	for (size_t i = 0; i < plan->n; i++) {
-		struct mc_mat_chunk *c;
-
-		if (grow((void **)&m->chunk, sizeof(*m->chunk), m->n_chunks, &m->cap_chunks) < 0)
-			return -ENOMEM;
-		c = &m->chunk[m->n_chunks++];
-		*c = (struct mc_mat_chunk){.off = plan->spans[i].off,
-			.len = (uint32_t)plan->spans[i].len,
-			.file = file};
-		c->order = where < v->n_files ? order_of(v, where, c->off) : ORDER_LAST;
-	}
-	f->n_chunks = m->n_chunks - f->first_chunk;
-	m->total_bytes += f->size;
-	return 0;
-}
-
-/* Cuts a file into chunks: at the starts of tensors where it has some. */
-static int plan_file(struct mc_mat *m, uint32_t file, struct mc_err *err)
-{
-	struct mc_mat_file *f = &m->file[file];
-	uint32_t where = f->view->where[f->entry];
-	const struct mc_extent all = {.len = f->size};
-	struct mc_chunk_input in = {.size = f->size, .data = &all, .n_data = 1};
-	struct mc_safetensors *st = NULL;
-	cleanup_free uint64_t *anchors = NULL;
-	struct mc_chunk_plan plan = {0};
-	int r = 0;
-
-	if (f->size == 0)
-		return 0;
-	if (where < f->view->n_files && f->view->file[where].n_segments > 0) {
-		const struct mc_view_file *x = &f->view->file[where];
-
-		r = mc_safetensors_parse(x->header, x->header_len, x->size, &st, err);
-		if (r == 0)
-			r = mc_chunk_anchors(st, &anchors, &in.n_anchors);
-		in.anchors = anchors;
-	}
-	if (r == 0)
-		r = mc_chunk_plan(&in, &plan);
-	if (r == 0)
-		r = add_chunks(m, file, &plan, where);
-	mc_chunk_plan_done(&plan);
-	mc_safetensors_close(st);
-	return r;
-}
-
-static int add_entry(struct mc_mat *m, struct mc_view *v, uint32_t entry, const char *dir)
-{
-	struct mc_source *src;
-	struct mc_mat_file *f;
-	struct mc_entry e;
-	int r = 0;
-
-	mc_manifest_entry(v->tree, entry, &e);
-	if (m->n_files == m->cap_files) {
-		uint32_t cap = m->cap_files != 0 ? m->cap_files * 2 : 64;
-		void *p = reallocarray(m->file, cap, sizeof(*m->file));
-
-		if (p == NULL)
-			return -ENOMEM;
-		m->file = p;
-		m->cap_files = cap;
-	}
-	f = &m->file[m->n_files];
-	*f = (struct mc_mat_file){.view = v, .entry = entry, .size = e.size};
-	if (asprintf(&f->path, "%s%s%s", dir, dir[0] != '\0' ? "/" : "", e.name) < 0) {
-		f->path = NULL;
-		return -ENOMEM;
-	}
-	m->n_files++;
-	if (e.size > 0)
-		r = mc_view_source(v, entry, m->in->store, &src);
-	if (e.size > 0 && r == 0 && v->where[entry] < v->n_files)
-		f->src = src;
-	else if (e.size > 0 && r == 0)
-		r = mc_store_file_get(m->in->store, src, &f->file);
-	return r;
-}
-
-/* The files of a rank below its directory; those beside the weights also at the top, from the first
- * rank. */
-static int add_view(struct mc_mat *m, uint32_t i, bool below, struct mc_err *err)
-{
-	struct mc_view *v = m->view[i];
-	char dir[MC_VIEW_RANK_NAME] = "";
-	struct mc_entry root;
-	int r = 0;
-
-	if (below)
-		mc_view_rank_name(i, dir);
-	mc_manifest_entry(v->tree, 0, &root);
-	for (uint32_t k = 0; k < root.n_children && r == 0; k++) {
-		uint32_t entry = root.first_child + k;
-
-		r = add_entry(m, v, entry, dir);
-		if (r == 0 && below && i == 0 && v->where[entry] >= v->n_files)
-			r = add_entry(m, v, entry, "");
-	}
-	return r < 0 ? mc_err_set(err, r, "%s: %s", dir, strerror(-r)) : 0;
-}
-
-static int order_compare(const void *a, const void *b, void *chunks)
-{
-	const struct mc_mat_chunk *v = chunks, *x = &v[*(const uint32_t *)a],
-				  *y = &v[*(const uint32_t *)b];
-
-	if (x->order != y->order)
-		return x->order < y->order ? -1 : 1;
-	return x < y ? -1 : x > y;
-}
-
-static int prepare(struct mc_mat *m, struct mc_err *err)
-{
-	uint32_t ranks = mc_view_layout_ranks(m->in->layout), n = ranks > 0 ? ranks : 1;
-	int r = 0;
-
-	m->view = calloc(n, sizeof(struct mc_view *));
-	if (m->view == NULL)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n && r == 0; i++) {
-		r = mc_view_open(m->in->layout, i, &m->view[i], err);
-		m->n_views += r == 0;
-		if (r == 0)
-			r = add_view(m, i, ranks > 0, err);
-	}
-	for (uint32_t i = 0; i < m->n_files && r == 0; i++)
-		r = plan_file(m, i, err);
-	if (r < 0)
-		return r;
-	m->queue = calloc(m->n_chunks + 1, sizeof(*m->queue));
-	m->buffers = calloc(m->in->jobs, sizeof(*m->buffers));
-	if (m->queue == NULL || m->buffers == NULL)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < m->n_chunks; i++)
-		m->queue[i] = i;
-	qsort_r(m->queue, m->n_chunks, sizeof(*m->queue), order_compare, m->chunk);
-	for (unsigned i = 0; i < m->in->jobs && r == 0; i++) {
-		m->buffers[i] = aligned_alloc(4096, MC_CHUNK_MAX);
-		r = m->buffers[i] != NULL ? 0 : -ENOMEM;
-	}
-	return r;
 }
 
 static void done(struct mc_mat *m)
@@ -415,13 +251,26 @@ static void done(struct mc_mat *m)
 	free(m->view);
 }
 
+static int open_journal(struct mc_mat *m, struct mc_err *err)
+{
+	char source[MC_SHA256_HEX + 1], layout[MC_SHA256_HEX + 1], from[2 * sizeof(source)];
+
+	mc_hex_encode(mc_manifest_id(m->in->layout->manifest), MC_SHA256_SIZE, source);
+	mc_hex_encode(m->in->layout->digest, MC_SHA256_SIZE, layout);
+	snprintf(from, sizeof(from), "%s %s", source, layout);
+	return mc_import_journal_open(
+		"reshard", mc_remote_url(m->in->remote), from, &m->journal, err);
+}
+
 int mc_materialise(
 	const struct mc_materialise_in *in, struct mc_materialise_result *ret, struct mc_err *err)
 {
 	struct mc_mat m = {.in = in};
 	struct mc_crew crew = {.workers = in->jobs, .run = run, .tick = tick, .ctx = &m};
-	int r = prepare(&m, err);
+	int r = open_journal(&m, err);
 
+	if (r == 0)
+		r = mc_mat_plan(&m, err);
 	crew.items = m.n_chunks;
 	if (r == 0)
 		r = mc_crew_run(&crew, err);
@@ -429,6 +278,7 @@ int mc_materialise(
 		r = mc_remote_sync(in->remote, err);
 	if (r == 0)
 		r = mc_mat_publish(&m, ret, err);
+	mc_import_journal_close(m.journal, r == 0);
 	done(&m);
 	return r;
 }

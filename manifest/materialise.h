@@ -3,11 +3,12 @@
  * made together, in the order of the source's bytes, so that what the store has fetched serves
  * every rank before it is evicted: each source byte is read once.
  *
- * Whole tensors and cuts of one tensor are entered in the new tensor table as boxes, so that the
- * result can be a source again; what is fused, stacked or padded is not.
+ * The new tensor table says where the source's tensors now lie, box by box, also in what is fused,
+ * stacked, padded or renamed: the result can be a source again. Only a piece that lies scattered
+ * (fused or padded inside its rows) is not entered.
  *
- * It may be killed at any point: nothing half is visible, and what lies on the remote already is
- * not written again.
+ * It may be killed at any point: nothing half is visible, and the next run neither reads nor writes
+ * again what was done, but for the chunks in work.
  */
 #pragma once
 
@@ -17,12 +18,15 @@
 
 struct mc_materialise_in {
 	struct mc_view_layout *layout;  /* borrowed */
-	struct mc_store *store;         /* of remote; borrowed */
-	struct mc_remote *remote;       /* borrowed */
+	struct mc_store *store;         /* of where the source lies; borrowed */
+	struct mc_remote *remote;       /* where the new revision will be; borrowed */
 	struct mc_catalogue *catalogue; /* of remote; borrowed */
 	struct mc_rev_name name;        /* rev "" = the first digits of the manifest's id */
 	unsigned jobs;                  /* chunks in work at once, > 0 */
-	mc_progress_fn *progress;       /* may be NULL */
+	/* Texts to be put beside the weights (mc_view_of_text); borrowed. */
+	struct mc_view *const *beside;
+	unsigned n_beside;
+	mc_progress_fn *progress; /* may be NULL */
 	void *ctx;
 };
 
@@ -32,6 +36,8 @@ struct mc_materialise_result {
 	uint64_t files, bytes;      /* of the new revision */
 	uint64_t chunks, new_chunks;
 	uint64_t written_bytes; /* sizes of new_chunks */
+	uint64_t resumed_bytes; /* sizes of chunks that an earlier run made */
+	uint32_t unlisted; /* tensors that are in the new files, but not in the tensor table */
 };
 
 /* 0 when the revision is READY. -EEXIST: it exists with other content; else as the store and the

@@ -66,8 +66,7 @@ static int make_table(struct mc_view_layout *l, struct mc_err *err)
 	return 0;
 }
 
-/* Files that hold weights, in whatever format: a view shows its own instead. */
-static bool is_weights(const char *name)
+bool mc_view_is_weights(const char *name)
 {
 	static const char *const ends[] = {".safetensors", ".safetensors.index.json", ".bin",
 		".bin.index.json", ".pt", ".pth", ".gguf", ".distcp", ".msgpack", ".h5", ".onnx",
@@ -119,7 +118,7 @@ static int find_beside(struct mc_view_layout *l)
 		struct mc_entry e;
 
 		mc_manifest_entry(l->manifest, entry, &e);
-		if (!is_weights(e.name) && follow(l->manifest, entry, &file) && !holds[file])
+		if (!mc_view_is_weights(e.name) && follow(l->manifest, entry, &file) && !holds[file])
 			l->beside[l->n_beside++] =
 				(struct mc_view_beside){.name = e.name, .entry = file};
 	}

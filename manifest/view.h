@@ -43,6 +43,9 @@ struct mc_manifest *mc_view_layout_manifest(const struct mc_view_layout *l);    
 /* Directories rank-00000 … below the layout's; 0: the style has all files in one directory. */
 uint32_t mc_view_layout_ranks(const struct mc_view_layout *l);
 
+/* Names of files that hold weights, in whatever format: a view shows its own instead. */
+bool mc_view_is_weights(const char *name);
+
 void mc_view_rank_name(uint32_t rank, char out[MC_VIEW_RANK_NAME]);
 int mc_view_rank_parse(const char *name, uint32_t *ret); /* -ENOENT */
 

@@ -36,6 +36,11 @@ struct mc_source_ops {
 		const struct mc_source *s, uint64_t off, uint64_t *ret_start, uint64_t *ret_end);
 	/* Drops the reference that the holder owns. */
 	void (*release)(struct mc_source *s);
+	/*
+	 * Nobody recorded checksums, though the bytes lie in objects of the remote: the objects'
+	 * guards are all that tells a change. block_crc is NULL, the block's CRC that of what came.
+	 */
+	bool unchecked;
 };
 
 struct mc_source {

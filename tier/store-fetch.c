@@ -43,7 +43,7 @@ static void job_finish(struct mc_store *s, struct mc_work *w);
 
 static bool derived(const struct mc_file *f)
 {
-	return f->src->ops->block_crc == NULL;
+	return f->src->ops->block_crc == NULL && !f->src->ops->unchecked;
 }
 
 /* The job is not under way any more. */
@@ -373,7 +373,7 @@ static void job_finish(struct mc_store *s, struct mc_work *w)
 	struct mc_source *src = job->file->src;
 	int res = atomic_load(&job->res);
 
-	if (res == 0 && !derived(job->file) &&
+	if (res == 0 && src->ops->block_crc != NULL &&
 		mc_crc32c(0, mc_dram_ptr(job->file->dram, job->block), job->len) !=
 			src->ops->block_crc(src, job->block))
 		res = -EBADMSG;
