@@ -118,7 +118,8 @@ static int find_beside(struct mc_view_layout *l)
 		struct mc_entry e;
 
 		mc_manifest_entry(l->manifest, entry, &e);
-		if (!mc_view_is_weights(e.name) && follow(l->manifest, entry, &file) && !holds[file])
+		if (!mc_view_is_weights(e.name) && follow(l->manifest, entry, &file) &&
+			!holds[file])
 			l->beside[l->n_beside++] =
 				(struct mc_view_beside){.name = e.name, .entry = file};
 	}

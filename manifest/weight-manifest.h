@@ -60,9 +60,9 @@ const char *mc_weight_manifest_participant(
 	const struct mc_weight_manifest *m, uint32_t i); /* borrowed */
 
 /*
- * One side of a plan. names: the tensor numbering of the plan (n, unique); participant p is base +
- * p; a shard's tag is its fragment number. A tensor that names does not have is -ENOENT with a
- * text.
+ * One side of a plan. names: the tensor numbering of the plan (n, unique); as: the plan's numbers
+ * of the participants; a shard's tag is its fragment number. A tensor that names does not have is
+ * -ENOENT with a text.
  */
 int mc_weight_manifest_side(const struct mc_weight_manifest *m, const char *const *names,
-	uint32_t n, uint32_t base, struct mc_side *ret, struct mc_err *err);
+	uint32_t n, const uint32_t *as, struct mc_side *ret, struct mc_err *err);

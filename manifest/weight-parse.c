@@ -312,7 +312,7 @@ static int fragment_order(const void *a, const void *b, void *fragments)
 
 /* The shards of one tensor: fragments order[0 … n). */
 static int side_tensor(const struct mc_weight_manifest *m, const uint32_t *order, uint32_t n,
-	uint32_t base, uint32_t number, struct mc_side *side)
+	const uint32_t *as, uint32_t number, struct mc_side *side)
 {
 	cleanup_free struct mc_shard *shards = calloc(n, sizeof(*shards));
 	cleanup_free uint64_t *tags = calloc(n, sizeof(*tags));
@@ -326,7 +326,7 @@ static int side_tensor(const struct mc_weight_manifest *m, const uint32_t *order
 
 		if (r < 0)
 			return r;
-		shards[i].participant = base + f->participant;
+		shards[i].participant = as[f->participant];
 		mc_address_dense(&shards[i].box, 0, &shards[i].place);
 		tags[i] = order[i];
 	}
@@ -334,7 +334,7 @@ static int side_tensor(const struct mc_weight_manifest *m, const uint32_t *order
 }
 
 static int fill_side(const struct mc_weight_manifest *m, const struct number *names, uint32_t n,
-	uint32_t base, struct mc_side *side, struct mc_err *err)
+	const uint32_t *as, struct mc_side *side, struct mc_err *err)
 {
 	cleanup_free uint32_t *order = malloc(((size_t)m->n_fragments + 1) * sizeof(*order));
 	int r = order != NULL ? 0 : -ENOMEM;
@@ -354,13 +354,13 @@ static int fill_side(const struct mc_weight_manifest *m, const struct number *na
 		if (at == NULL)
 			return mc_err_set(
 				err, -ENOENT, "tensor %s is not in the other manifest", key.name);
-		r = side_tensor(m, order + i, j - i, base, at->number, side);
+		r = side_tensor(m, order + i, j - i, as, at->number, side);
 	}
 	return r;
 }
 
 int mc_weight_manifest_side(const struct mc_weight_manifest *m, const char *const *names,
-	uint32_t n, uint32_t base, struct mc_side *ret, struct mc_err *err)
+	uint32_t n, const uint32_t *as, struct mc_side *ret, struct mc_err *err)
 {
 	cleanup_free struct number *v = malloc(((size_t)n + 1) * sizeof(*v));
 	int r = v != NULL ? mc_side_init(ret, n) : -ENOMEM;
@@ -370,7 +370,7 @@ int mc_weight_manifest_side(const struct mc_weight_manifest *m, const char *cons
 	for (uint32_t i = 0; i < n; i++)
 		v[i] = (struct number){.name = names[i], .number = i};
 	qsort(v, n, sizeof(*v), number_compare);
-	r = fill_side(m, v, n, base, ret, err);
+	r = fill_side(m, v, n, as, ret, err);
 	if (r < 0)
 		mc_side_done(ret);
 	return r;

@@ -121,6 +121,7 @@ START_TEST(regions_from_the_stored_manifest_to_the_placement_are_mooncakes)
 		"f1", "0", "8", TP0, "worker-0") "," REGION("f0", "4", "0", TP1,
 		"worker-1") "," REGION("f1", "4", "8", TP1, "worker-1") "," REGION("f0", "8", "0",
 		TP2, "worker-2") "," REGION("f1", "8", "8", TP2, "worker-2") "]";
+	static const uint32_t numbers[] = {0, 1, 2, 3};
 	static const char *const names[] = {"model.layers.0.mlp.up_proj.weight"};
 	struct mc_weight_manifest *s = parse(stored_text), *p = parse(placement_text);
 	struct mc_side held, wanted;
@@ -133,8 +134,8 @@ START_TEST(regions_from_the_stored_manifest_to_the_placement_are_mooncakes)
 	struct mc_json_out out = {0};
 	struct mc_err err = {{0}};
 
-	ck_assert_int_eq(mc_weight_manifest_side(s, names, 1, 0, &held, &err), 0);
-	ck_assert_int_eq(mc_weight_manifest_side(p, names, 1, 1, &wanted, &err), 0);
+	ck_assert_int_eq(mc_weight_manifest_side(s, names, 1, numbers, &held, &err), 0);
+	ck_assert_int_eq(mc_weight_manifest_side(p, names, 1, numbers + 1, &wanted, &err), 0);
 	ck_assert_msg(mc_reshard_plan(&in, &plan, &err) == 0, "%s", err.text);
 	ck_assert_int_eq(mc_plan_regions_json(plan, s, p, &out), 0);
 	mc_json_put_mem(&out, "", 1);

@@ -7,6 +7,7 @@
 #include "tools/json-line.h"
 #include "tools/model-table.h"
 #include "tools/open-layout.h"
+#include "tools/open-profile.h"
 #include "tools/open-remote.h"
 #include "tools/size.h"
 
@@ -124,6 +125,36 @@ static void show_rules(const struct mc_model_table *t, const struct mc_sharding 
 	}
 }
 
+/* Every rank against the profile that is given, or that the layout names. */
+static int check_profile(const struct mc_options *o, const struct mc_layout *l,
+	const struct mc_sharding *s, const json_t *config)
+{
+	const char *given = mc_options_text(o, MC_OPT_PROFILE),
+		   *text = given != NULL ? given : mc_layout_profile(l);
+	struct mc_profile *p;
+	struct mc_err err = {0};
+	int r = 0;
+
+	if (text[0] == '\0')
+		return 0;
+	r = mc_open_profile(o, text, config, mc_layout_world(l), &p);
+	if (r != 0)
+		return r;
+	for (uint32_t k = 0; k < mc_layout_world(l) && r == 0; k++) {
+		struct mc_rank_tensors t;
+
+		r = mc_sharding_rank(s, k, &t, &err);
+		if (r < 0)
+			break;
+		r = mc_profile_check(p, &t, k, &err);
+		mc_rank_tensors_done(&t);
+	}
+	if (r == 0 && !mc_options_flag(o, MC_OPT_JSON))
+		printf("profile %s: every rank holds its %zu tensors\n", text, mc_profile_count(p));
+	mc_profile_free(p);
+	return r < 0 ? mc_fail(&err, r) : 0;
+}
+
 static int against_model(const struct mc_options *o, const char *what, bool rules)
 {
 	struct mc_layout *l = NULL;
@@ -142,6 +173,8 @@ static int against_model(const struct mc_options *o, const char *what, bool rule
 		r = mc_layout_compile(&in, &s, &err);
 		r = r < 0 ? mc_fail(&err, r) : 0;
 	}
+	if (r == 0)
+		r = check_profile(o, l, s, t.config);
 	if (r == 0 && rules)
 		show_rules(&t, s, mc_options_flag(o, MC_OPT_JSON));
 	if (r == 0)
@@ -171,6 +204,8 @@ int mc_cmd_layout(const struct mc_options *o)
 		return against_model(o, what, false);
 	if (strcmp(verb, "show") != 0 && strcmp(verb, "check") != 0)
 		return mc_fail_usage(o, "\"%s\" is none of add, check, ls, show", verb);
+	if (mc_options_text(o, MC_OPT_PROFILE) != NULL)
+		return mc_fail_usage(o, "--profile needs --model");
 	r = mc_open_layout(o, what, NULL, &l);
 	if (r != 0)
 		return r;

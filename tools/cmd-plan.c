@@ -6,16 +6,18 @@
 #include "manifest/plan-json.h"
 #include "manifest/planner.h"
 #include "tier/cleanup.h"
+#include "tier/remote.h"
 #include "tools/model-table.h"
 #include "tools/open-layout.h"
+#include "tools/open-remote.h"
+#include "tools/open-weights.h"
 #include "tools/size.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NODES_MAX ((size_t)16 << 20)   /* bytes of the file */
-#define MANIFEST_MAX ((size_t)1 << 30) /* bytes of one of Mooncake's manifests */
+#define NODES_MAX ((size_t)16 << 20) /* bytes of the file */
 
 /* One side as given: a layout, the files themselves, or one of Mooncake's manifests. */
 struct end {
@@ -26,15 +28,17 @@ struct end {
 	struct mc_weight_manifest *weights;
 	struct mc_side side;
 	uint32_t participants;
+	uint32_t *number; /* weights: the plan's numbers of its participants, owned */
 };
 
 struct planning {
 	const struct mc_options *o;
 	struct mc_model_table model; /* empty between two of Mooncake's manifests */
 	struct end from, to;
-	const char **names; /* tensors; owned when from Mooncake's manifests */
+	const char **names; /* tensors; the array is owned */
 	uint32_t n;
-	uint32_t *node; /* by participant, owned; NULL = each its own */
+	uint32_t participants; /* of both sides, each once */
+	uint32_t *node;        /* by participant, owned; NULL = each its own */
 };
 
 static void end_done(struct end *e)
@@ -43,46 +47,79 @@ static void end_done(struct end *e)
 	mc_sharding_free(e->sharding);
 	mc_layout_free(e->layout);
 	mc_weight_manifest_free(e->weights);
+	free(e->number);
 }
 
-/* A JSON file that is no layout document. */
-static int try_weights(struct end *e, struct mc_err *err)
+/* The number of a participant of the side that holds, by its name. */
+static bool find_holder(const struct planning *p, const char *name, uint32_t *ret)
 {
-	cleanup_free char *text = NULL;
-	size_t len = strlen(e->text);
-	int r;
+	const struct mc_weight_manifest *w = p->from.weights;
 
-	if (len <= 5 || strcmp(e->text + len - 5, ".json") != 0)
-		return 0;
-	r = mc_read_file(e->text, MANIFEST_MAX, &text, &len, err);
-	if (r < 0 || memmem(text, len, "\"reshard-layout\"", 16) != NULL)
-		return r;
-	r = mc_weight_manifest_parse(text, len, &e->weights, err);
-	return r < 0 ? mc_err_prefix(err, r, "%s", e->text) : 0;
+	if (w == NULL || mc_weight_manifest_kind(w) != MC_WEIGHT_PLACEMENT)
+		return false;
+	/* Participants of a placement are sorted. */
+	for (uint32_t lo = 0, hi = mc_weight_manifest_participants(w); lo < hi;) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		int c = strcmp(mc_weight_manifest_participant(w, mid), name);
+
+		*ret = mid;
+		if (c == 0)
+			return true;
+		if (c < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return false;
 }
 
-static int open_end(struct planning *p, struct end *e, uint32_t base)
+/* A participant that both placements name is one; so is, with --same, rank k of both sides. */
+static int open_weights_end(struct planning *p, struct end *e, struct mc_err *err)
+{
+	bool same = mc_options_flag(p->o, MC_OPT_SAME) && e == &p->to;
+
+	e->participants = mc_weight_manifest_participants(e->weights);
+	e->number = calloc((size_t)e->participants + 1, sizeof(*e->number));
+	if (e->number == NULL)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < e->participants; i++) {
+		const char *name = mc_weight_manifest_participant(e->weights, i);
+
+		if (same)
+			e->number[i] = i;
+		else if (e == &p->from || !find_holder(p, name, &e->number[i]))
+			e->number[i] = p->participants++;
+	}
+	if (same && p->participants < e->participants)
+		p->participants = e->participants;
+	return mc_weight_manifest_side(e->weights, p->names, p->n, e->number, &e->side, err);
+}
+
+static int open_end(struct planning *p, struct end *e)
 {
 	struct mc_layout_in in = {
 		.config = p->model.config, .tensors = p->model.tensor, .n_tensors = p->model.n};
+	bool same = mc_options_flag(p->o, MC_OPT_SAME) && e == &p->to;
+	uint32_t base = same ? 0 : p->participants;
 	struct mc_err err = {0};
 	int r;
 
 	if (e->weights != NULL) {
-		e->participants = mc_weight_manifest_participants(e->weights);
-		r = mc_weight_manifest_side(e->weights, p->names, p->n, base, &e->side, &err);
+		r = open_weights_end(p, e, &err);
 		return r < 0 ? mc_fail(&err, r) : 0;
 	}
 	if (e->is_files) {
 		e->side = p->model.held;
 		p->model.held = (struct mc_side){0};
-		e->participants = 1;
+		e->participants = p->participants = 1;
 		return 0;
 	}
 	r = mc_open_layout(p->o, e->text, p->model.config, &e->layout);
 	if (r != 0)
 		return r;
 	e->participants = mc_layout_world(e->layout);
+	if (p->participants < base + e->participants)
+		p->participants = base + e->participants;
 	in.layout = e->layout;
 	r = mc_layout_compile(&in, &e->sharding, &err);
 	if (r == 0)
@@ -90,29 +127,56 @@ static int open_end(struct planning *p, struct end *e, uint32_t base)
 	return r < 0 ? mc_fail(&err, r) : 0;
 }
 
+static bool is_stored(const struct mc_weight_manifest *w)
+{
+	return w != NULL && mc_weight_manifest_kind(w) == MC_WEIGHT_STORED;
+}
+
+/* The tensors of a model that is there as files, as a revision, or as Mooncake's payload. */
+static int open_model(struct planning *p)
+{
+	const char *model = mc_options_text(p->o, MC_OPT_MODEL);
+	struct mc_remote *payload = NULL;
+	int r = mc_open_payload(p->o, &payload);
+
+	if (r != 0)
+		return r;
+	if (is_stored(p->from.weights) && (p->to.weights == NULL || payload != NULL)) {
+		r = mc_model_table_of_weights(p->o, p->from.weights, payload, &p->model);
+		/* To a layout it is a model like any other. */
+		if (p->to.weights == NULL) {
+			mc_weight_manifest_free(p->from.weights);
+			p->from.weights = NULL;
+			p->from.is_files = true;
+		}
+	} else if (payload != NULL) {
+		r = mc_fail_usage(p->o, "--payload-root needs --from STORED-MANIFEST.json");
+	} else if (model != NULL) {
+		r = mc_model_table_open(p->o, model, &p->model);
+	} else if (p->from.weights == NULL || p->to.weights == NULL) {
+		r = mc_fail_usage(p->o, "which model? Give --model DIR or --model ORG/MODEL");
+	}
+	mc_remote_close(payload);
+	return r;
+}
+
 /* The tensors of the plan: the model's, or those of the manifest that says what there is. */
 static int find_names(struct planning *p)
 {
-	const struct mc_weight_manifest *w =
-		p->from.weights != NULL ? p->from.weights : p->to.weights;
-	const char *model = mc_options_text(p->o, MC_OPT_MODEL);
-	int r;
+	const struct mc_weight_manifest *w = p->from.weights;
+	struct mc_err err = {0};
 
-	if (model == NULL && (p->from.weights == NULL || p->to.weights == NULL))
-		return mc_fail_usage(p->o, "which model? Give --model DIR or --model ORG/MODEL");
-	if (model != NULL) {
-		r = mc_model_table_open(p->o, model, &p->model);
-		p->n = p->model.n;
-		p->names = calloc((size_t)p->n + 1, sizeof(*p->names));
-		for (uint32_t i = 0; p->names != NULL && i < p->n; i++)
-			p->names[i] = p->model.name[i];
-		return r;
-	}
-	p->n = mc_weight_manifest_tensors(w);
+	p->n = p->model.n > 0 ? p->model.n : mc_weight_manifest_tensors(w);
 	p->names = calloc((size_t)p->n + 1, sizeof(*p->names));
-	for (uint32_t i = 0; p->names != NULL && i < p->n; i++) {
+	if (p->names == NULL)
+		return mc_fail(&err, -ENOMEM);
+	for (uint32_t i = 0; i < p->n; i++) {
 		struct mc_weight_tensor t;
 
+		if (p->model.n > 0) {
+			p->names[i] = p->model.name[i];
+			continue;
+		}
 		mc_weight_manifest_tensor(w, i, &t);
 		p->names[i] = t.id;
 	}
@@ -122,7 +186,7 @@ static int find_names(struct planning *p)
 /* A line for each participant, those that hold first: the name of its node. */
 static int read_nodes(struct planning *p, const char *path, struct mc_err *err)
 {
-	uint32_t n = p->from.participants + p->to.participants, i = 0;
+	uint32_t n = p->participants, i = 0;
 	cleanup_free char *text = NULL;
 	cleanup_free const char **names = calloc((size_t)n + 1, sizeof(*names));
 	char *save = NULL;
@@ -193,7 +257,7 @@ static int make_plan(const struct planning *p, struct mc_err *err)
 		.held = &p->from.side,
 		.wanted = &p->to.side,
 		.node = p->node,
-		.n_participants = p->from.participants + p->to.participants,
+		.n_participants = p->participants,
 		.node_local = p->node != NULL};
 	struct mc_binder_in bind = {0};
 	struct mc_binding *b = NULL;
@@ -217,19 +281,20 @@ static int run(struct planning *p)
 {
 	const char *nodes = mc_options_text(p->o, MC_OPT_NODES);
 	struct mc_err err = {0};
-	int r = try_weights(&p->from, &err);
+	int r = mc_open_weights(p->from.text, &p->from.weights);
 
 	if (r == 0)
-		r = try_weights(&p->to, &err);
-	if (r < 0)
-		return mc_fail(&err, r);
-	r = find_names(p);
-	if (r == 0 && p->names == NULL)
-		return mc_fail(&err, -ENOMEM);
+		r = mc_open_weights(p->to.text, &p->to.weights);
 	if (r == 0)
-		r = open_end(p, &p->from, 0);
+		r = open_model(p);
+	if (r == 0 && p->from.is_files && mc_options_flag(p->o, MC_OPT_SAME))
+		r = mc_fail_usage(p->o, "--same needs a layout on both sides");
 	if (r == 0)
-		r = open_end(p, &p->to, p->from.participants);
+		r = find_names(p);
+	if (r == 0)
+		r = open_end(p, &p->from);
+	if (r == 0)
+		r = open_end(p, &p->to);
 	if (r != 0)
 		return r;
 	if (nodes != NULL)

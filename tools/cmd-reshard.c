@@ -1,18 +1,24 @@
-/* mooncakefs reshard: a revision under a layout becomes a revision of its own. */
+/* mooncakefs reshard: a checkpoint under a layout becomes a revision of its own. */
 #include "tools/command.h"
 
 #include "manifest/import.h"
 #include "manifest/materialise.h"
-#include "manifest/views.h"
-#include "tools/open-remote.h"
+#include "manifest/weight-manifest.h"
+#include "tools/beside-files.h"
 #include "tools/json-line.h"
 #include "tools/machine-memory.h"
+#include "tools/model-table.h"
+#include "tools/open-layout.h"
+#include "tools/open-profile.h"
+#include "tools/open-remote.h"
+#include "tools/open-weights.h"
 #include "tools/progress.h"
 #include "tools/size.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DRAM_MIN (UINT64_C(128) << 20) /* bytes */
@@ -21,16 +27,18 @@
 
 struct resharding {
 	const struct mc_options *o;
-	struct mc_rev_name from;
+	struct mc_weight_manifest *weights; /* NULL = the source is a revision */
+	struct mc_remote *payload;          /* where their bytes lie */
+	struct mc_model_table model;
+	struct mc_beside beside;
 	struct mc_materialise_in in;
-	struct mc_views *views;
 	char dram_dir[64]; /* "" = none */
 };
 
 /* The store between the source's blocks and the ranks that want them; goes with the command. */
 static int open_store(struct resharding *x, struct mc_err *err)
 {
-	struct mc_store_opts opts = {.remote = x->in.remote,
+	struct mc_store_opts opts = {.remote = x->payload != NULL ? x->payload : x->in.remote,
 		.dram_capacity = mc_options_number(x->o, MC_OPT_DRAM),
 		.memory_budget = mc_options_number(x->o, MC_OPT_MEMORY),
 		.deadline_ms = (unsigned)mc_options_number(x->o, MC_OPT_DEADLINE) * 1000};
@@ -51,24 +59,85 @@ static int open_store(struct resharding *x, struct mc_err *err)
 	return mc_store_open(&opts, &x->in.store, err);
 }
 
-static int find_layout(struct resharding *x, struct mc_err *err)
+/* The layout of the command line over the model. An exit code. */
+static int open_layout(struct resharding *x)
 {
-	int r = mc_catalogue_open(x->in.remote, NULL, &x->in.catalogue, err);
+	struct mc_view_in in = {.manifest = x->model.manifest,
+		.config = x->model.config_text,
+		.config_len = x->model.config_len};
+	struct mc_profile *profile = NULL;
+	struct mc_err err = {0};
+	int r = mc_open_layout(x->o, x->o->args[1], x->model.config, &in.layout);
 
-	if (r == 0 && x->from.rev[0] == '\0')
-		r = mc_catalogue_latest(x->in.catalogue, &x->from, NULL, err);
+	if (r != 0)
+		return r;
+	if (mc_layout_profile(in.layout)[0] != '\0')
+		r = mc_open_profile(x->o, mc_layout_profile(in.layout), x->model.config,
+			mc_layout_world(in.layout), &profile);
+	if (r != 0) {
+		mc_layout_free(in.layout);
+		return r;
+	}
+	in.profile = profile;
+	r = mc_view_layout_open(&in, &x->in.layout, &err);
+	mc_profile_free(profile);
+	return r < 0 ? mc_fail(&err, r) : 0;
+}
+
+/* One of Mooncake's stored manifests: its payload, and what --model has beside weights. */
+static int open_weights(struct resharding *x)
+{
+	const char *model = mc_options_text(x->o, MC_OPT_MODEL);
+	struct mc_err err = {0};
+	struct stat st;
+	int r;
+
+	if (mc_weight_manifest_kind(x->weights) != MC_WEIGHT_STORED)
+		return mc_fail_usage(x->o, "%s says where weights are wanted, not where they lie",
+			x->o->args[0]);
+	if (mc_options_text(x->o, MC_OPT_PAYLOAD_ROOT) == NULL)
+		return mc_fail_usage(
+			x->o, "where is the payload of %s? Give --payload-root DIR", x->o->args[0]);
+	r = mc_open_payload(x->o, &x->payload);
 	if (r == 0)
-		r = mc_views_open(x->in.catalogue, x->in.remote, &x->views);
-	return r < 0 ? r : mc_views_layout(x->views, &x->from, x->o->args[1], &x->in.layout, err);
+		r = mc_model_table_of_weights(x->o, x->weights, x->payload, &x->model);
+	if (r != 0 || model == NULL)
+		return r;
+	if (stat(model, &st) == 0 && S_ISDIR(st.st_mode))
+		r = mc_beside_open(model, &x->beside, &err);
+	else if (x->model.config_text != NULL)
+		r = mc_beside_text(
+			"config.json", x->model.config_text, x->model.config_len, &x->beside);
+	return r < 0 ? mc_fail(&err, r) : 0;
+}
+
+static int open_source(struct resharding *x)
+{
+	int r = mc_open_weights(x->o->args[0], &x->weights);
+
+	if (r == 0 && x->weights != NULL)
+		r = open_weights(x);
+	else if (r == 0 && mc_options_text(x->o, MC_OPT_PAYLOAD_ROOT) != NULL)
+		r = mc_fail_usage(x->o, "--payload-root needs STORED-MANIFEST.json as the source");
+	else if (r == 0)
+		r = mc_model_table_open_revision(x->o, x->o->args[0], &x->model);
+	if (r == 0)
+		r = open_layout(x);
+	x->in.beside = x->beside.file;
+	x->in.n_beside = x->beside.n;
+	return r;
 }
 
 static void done(struct resharding *x)
 {
 	mc_view_layout_unref(x->in.layout);
-	mc_views_close(x->views);
 	if (x->in.store != NULL)
 		mc_store_close(x->in.store, false);
+	mc_beside_done(&x->beside);
+	mc_model_table_done(&x->model);
+	mc_weight_manifest_free(x->weights);
 	mc_catalogue_close(x->in.catalogue);
+	mc_remote_close(x->payload);
 	mc_remote_close(x->in.remote);
 	if (x->dram_dir[0] != '\0')
 		rmdir(x->dram_dir);
@@ -90,6 +159,8 @@ static void print(const struct mc_materialise_result *res, uint64_t fetched, boo
 		mc_json_line_number(&j, "files", res->files);
 		mc_json_line_number(&j, "bytes", res->bytes);
 		mc_json_line_number(&j, "read_bytes", fetched);
+		mc_json_line_number(&j, "resumed_bytes", res->resumed_bytes);
+		mc_json_line_number(&j, "unlisted_tensors", res->unlisted);
 		mc_json_line_number(&j, "new_chunks", res->new_chunks);
 		mc_json_line_number(&j, "written_bytes", res->written_bytes);
 		mc_json_line_end(&j);
@@ -100,8 +171,15 @@ static void print(const struct mc_materialise_result *res, uint64_t fetched, boo
 	mc_size_format(res->written_bytes, written);
 	printf("%s/%s@%s  %s  %llu files, %s\n", res->name.org, res->name.model, res->name.rev, id,
 		(unsigned long long)res->files, bytes);
-	printf("read %s; wrote %s in %llu of %llu chunks\n", read, written,
+	printf("read %s; wrote %s in %llu of %llu chunks", read, written,
 		(unsigned long long)res->new_chunks, (unsigned long long)res->chunks);
+	mc_size_format(res->resumed_bytes, bytes);
+	if (res->resumed_bytes > 0)
+		printf("; %s done by an earlier run", bytes);
+	printf("\n");
+	if (res->unlisted > 0)
+		printf("%u tensors lie scattered in the new files: it is no source for them\n",
+			res->unlisted);
 }
 
 static int run(struct resharding *x, struct mc_materialise_result *res, uint64_t *ret_fetched,
@@ -109,7 +187,7 @@ static int run(struct resharding *x, struct mc_materialise_result *res, uint64_t
 {
 	struct mc_progress_view view;
 	struct mc_store_stats stats;
-	int r = find_layout(x, err);
+	int r = mc_catalogue_open(x->in.remote, NULL, &x->in.catalogue, err);
 
 	if (r == 0)
 		r = open_store(x, err);
@@ -131,22 +209,23 @@ int mc_cmd_reshard(const struct mc_options *o)
 	struct mc_materialise_result res;
 	struct mc_err err = {0};
 	uint64_t fetched = 0;
-	int r = mc_rev_name_parse(o->args[0], &x.from, &err);
+	int r = mc_rev_name_parse(o->args[2], &x.in.name, &err);
 
-	if (r == 0)
-		r = mc_rev_name_parse(o->args[2], &x.in.name, &err);
 	if (r < 0)
 		return mc_fail_usage(o, "%s", err.text);
 	x.in.jobs = (unsigned)mc_options_number(o, MC_OPT_JOBS);
 	if (x.in.jobs == 0)
 		x.in.jobs = JOBS_DEFAULT;
 	r = mc_open_remote(o, &x.in.remote);
+	if (r == 0)
+		r = open_source(&x);
+	if (r == 0) {
+		r = run(&x, &res, &fetched, &err);
+		r = r < 0 ? mc_fail(&err, r) : 0;
+	}
+	done(&x);
 	if (r != 0)
 		return r;
-	r = run(&x, &res, &fetched, &err);
-	done(&x);
-	if (r < 0)
-		return mc_fail(&err, r);
 	print(&res, fetched, mc_options_flag(o, MC_OPT_JSON));
 	return MC_EXIT_OK;
 }

@@ -41,19 +41,24 @@ static const char export_details[] = "Writes the revision (the newest without @R
 static const char layout_details[] =
 	"LAYOUT is a document (a path that ends in .json, see docs/LAYOUT.md), a mesh such as\n"
 	"tp8-pp2, or the name of a registered layout.\n"
-	"check: reads it and, with --model, compiles it and prints what each rank holds.\n"
+	"check: reads it and, with --model, compiles it, compares each rank with the profile (its\n"
+	"own or --profile) and prints what each rank holds.\n"
 	"show: the same and the rule that holds for each tensor.\n"
 	"add: registers a document with the remote; it is then a directory of every view.\n"
 	"ls: the registered layouts.\n";
 
 static const char plan_details[] =
 	"Prints totals, bounds and ratios to them; with --json the whole plan. Between two of\n"
-	"Mooncake's manifests the plan is in Mooncake's terms, fragment to fragment.\n";
+	"Mooncake's manifests the plan is in Mooncake's terms, fragment to fragment. From its\n"
+	"stored manifest to a layout the tensors are the manifest's.\n";
 
 static const char reshard_details[] =
 	"Writes the files of views/ORG/MODEL@REV/LAYOUT as a new revision: rank-00000/… and the\n"
 	"files beside the weights. Each source byte is read once. Nothing is visible before all\n"
-	"is there; chunks that an interrupted run wrote are not written again.\n";
+	"is there; the same command resumes an interrupted run, which reads and writes only what\n"
+	"that had not done. The new revision can be a source again.\n\n"
+	"SRC may also be one of Mooncake's stored manifests (*.json) with --payload-root, and\n"
+	"--model for config.json and the files beside the weights. LAYOUT may be a document.\n";
 
 static const char mount_details[] =
 	"MOUNTPOINT is an existing directory. The tree shows every READY revision below\n"
@@ -85,8 +90,8 @@ const struct mc_command mc_command_table[] = {
 		"Check, show or register parallel layouts.", layout_details, mc_cmd_layout},
 	{"plan", MC_IN_PLAN, "", 0, 0, "Plan which bytes go where, from one layout to another.",
 		plan_details, mc_cmd_plan},
-	{"reshard", MC_IN_RESHARD, "ORG/MODEL[@REV] LAYOUT ORG/MODEL[@REV]", 3, 3,
-		"Write a revision under a layout as a new revision.", reshard_details,
+	{"reshard", MC_IN_RESHARD, "SRC LAYOUT ORG/MODEL[@REV]", 3, 3,
+		"Write a checkpoint under a layout as a new revision.", reshard_details,
 		mc_cmd_reshard},
 	{"mount", MC_IN_MOUNT, "MOUNTPOINT", 1, 1,
 		"Show the checkpoints of a remote as a tree of files.", mount_details,

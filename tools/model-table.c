@@ -1,4 +1,4 @@
-/* Tensor tables from a directory's headers or from a revision's manifest. */
+/* Tensor tables from a directory's headers, a revision's manifest, or Mooncake's. */
 #include "tools/model-table.h"
 
 #include <dirent.h>
@@ -10,6 +10,7 @@
 
 #include "manifest/json.h"
 #include "manifest/safetensors.h"
+#include "manifest/weight-payload.h"
 #include "manifest/whole-file.h"
 #include "tier/cleanup.h"
 #include "tools/command.h"
@@ -166,36 +167,41 @@ static int make_table(struct mc_model_table *t, struct mc_err *err)
 	return mc_side_of_files(v, t->n, 0, &t->held);
 }
 
-static int open_directory(struct mc_model_table *t, const char *dir, struct mc_err *err)
+/* config.json of a directory or, when where is none, of manifest; none is no failure. */
+static int read_config(struct mc_model_table *t, const char *dir, struct mc_remote *remote,
+	struct mc_manifest *manifest, struct mc_err *err)
 {
-	cleanup_free char *text = NULL;
 	char path[4096 + 32];
-	size_t len;
 	int r;
 
-	snprintf(path, sizeof(path), "%s/config.json", dir);
-	r = mc_read_file(path, CONFIG_MAX, &text, &len, err);
-	if (r == 0)
-		r = mc_json_load(text, len, CONFIG_DEPTH, &t->config, err);
+	if (dir != NULL) {
+		snprintf(path, sizeof(path), "%s/config.json", dir);
+		r = mc_read_file(path, CONFIG_MAX, &t->config_text, &t->config_len, err);
+	} else {
+		r = mc_whole_config(remote, manifest, &t->config_text, &t->config_len, err);
+	}
+	if (r == 0 && t->config_text != NULL)
+		r = mc_json_load(t->config_text, t->config_len, CONFIG_DEPTH, &t->config, err);
 	if (r == -ENOENT) {
 		err->text[0] = '\0';
 		r = 0;
 	}
+	return r < 0 ? mc_err_prefix(err, r, "config.json") : 0;
+}
+
+static int open_directory(struct mc_model_table *t, const char *dir, struct mc_err *err)
+{
+	int r = read_config(t, dir, NULL, NULL, err);
+
 	if (r == 0)
 		r = read_headers(t, dir, err);
 	return r < 0 ? r : make_table(t, err);
 }
 
-static int from_manifest(struct mc_model_table *t, struct mc_remote *remote, struct mc_err *err)
+static int from_manifest(struct mc_model_table *t, struct mc_err *err)
 {
-	cleanup_free char *text = NULL;
-	size_t len;
-	int r = mc_whole_config(remote, t->manifest, &text, &len, err);
+	int r = mc_layout_source_init(&t->source, t->manifest, 0, err);
 
-	if (r == 0 && text != NULL)
-		r = mc_json_load(text, len, CONFIG_DEPTH, &t->config, err);
-	if (r == 0)
-		r = mc_layout_source_init(&t->source, t->manifest, 0, err);
 	if (r < 0)
 		return r;
 	t->tensor = t->source.tensor;
@@ -206,7 +212,8 @@ static int from_manifest(struct mc_model_table *t, struct mc_remote *remote, str
 	return 0;
 }
 
-static int open_revision(const struct mc_options *o, const char *where, struct mc_model_table *ret)
+static int load_revision(struct mc_model_table *t, const struct mc_options *o, const char *where,
+	struct mc_manifest **ret)
 {
 	struct mc_rev_name name;
 	struct mc_remote *remote;
@@ -215,36 +222,100 @@ static int open_revision(const struct mc_options *o, const char *where, struct m
 
 	if (r != 0)
 		return r;
-	r = mc_load_revision(o, remote, where, &name, &ret->manifest);
+	r = mc_load_revision(o, remote, where, &name, ret);
 	if (r == 0) {
-		r = from_manifest(ret, remote, &err);
+		r = read_config(t, NULL, remote, *ret, &err);
 		r = r < 0 ? mc_fail(&err, r) : 0;
 	}
 	mc_remote_close(remote);
 	return r;
 }
 
-int mc_model_table_open(const struct mc_options *o, const char *where, struct mc_model_table *ret)
+static bool is_directory(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* An exit code; what was opened is closed again when it is not 0. */
+static int opened(struct mc_model_table *t, int r)
+{
+	if (r != 0)
+		mc_model_table_done(t);
+	return r;
+}
+
+int mc_model_table_open_revision(
+	const struct mc_options *o, const char *where, struct mc_model_table *ret)
 {
 	struct mc_err err = {0};
-	struct stat st;
 	int r;
 
 	memset(ret, 0, sizeof(*ret));
-	if (stat(where, &st) == 0 && S_ISDIR(st.st_mode)) {
-		r = open_directory(ret, where, &err);
+	r = load_revision(ret, o, where, &ret->manifest);
+	if (r == 0) {
+		r = from_manifest(ret, &err);
 		r = r < 0 ? mc_fail(&err, r) : 0;
-	} else {
-		r = open_revision(o, where, ret);
+	}
+	return opened(ret, r);
+}
+
+int mc_model_table_open(const struct mc_options *o, const char *where, struct mc_model_table *ret)
+{
+	struct mc_err err = {0};
+	int r;
+
+	if (!is_directory(where))
+		return mc_model_table_open_revision(o, where, ret);
+	memset(ret, 0, sizeof(*ret));
+	r = open_directory(ret, where, &err);
+	return opened(ret, r < 0 ? mc_fail(&err, r) : 0);
+}
+
+/* What the manifest of a revision says about the model, here from config.json. */
+static struct mc_model model_of(const struct mc_model_table *t)
+{
+	const json_t *quant = json_object_get(t->config, "quantization_config");
+	const char *of[] = {
+		json_string_value(json_array_get(json_object_get(t->config, "architectures"), 0)),
+		json_string_value(json_object_get(quant, "quant_method"))};
+
+	return (struct mc_model){.config_path = t->config != NULL ? "config.json" : "",
+		.architecture = of[0] != NULL ? of[0] : "",
+		.quantisation = of[1] != NULL ? of[1] : ""};
+}
+
+int mc_model_table_of_weights(const struct mc_options *o, const struct mc_weight_manifest *w,
+	struct mc_remote *payload, struct mc_model_table *ret)
+{
+	const char *where = mc_options_text(o, MC_OPT_MODEL);
+	struct mc_manifest *other = NULL;
+	struct mc_err err = {0};
+	struct mc_model model;
+	int r = 0;
+
+	memset(ret, 0, sizeof(*ret));
+	if (where != NULL && is_directory(where)) {
+		r = read_config(ret, where, NULL, NULL, &err);
+		r = r < 0 ? mc_fail(&err, r) : 0;
+	} else if (where != NULL) {
+		r = load_revision(ret, o, where, &other);
+		mc_manifest_unref(other);
 	}
 	if (r != 0)
-		mc_model_table_done(ret);
-	return r;
+		return opened(ret, r);
+	model = model_of(ret);
+	r = mc_weight_payload(w, payload, &model, &ret->manifest, &err);
+	if (r == 0)
+		r = from_manifest(ret, &err);
+	return opened(ret, r < 0 ? mc_fail(&err, r) : 0);
 }
 
 void mc_model_table_done(struct mc_model_table *t)
 {
 	json_decref(t->config);
+	free(t->config_text);
 	mc_side_done(&t->held);
 	mc_layout_source_done(&t->source);
 	for (uint32_t i = 0; i < t->n_files; i++)

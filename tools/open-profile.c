@@ -1,0 +1,50 @@
+/* From a word to an engine's profile. */
+#include "tools/open-profile.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "manifest/views.h"
+#include "tier/cleanup.h"
+#include "tools/command.h"
+#include "tools/model-table.h"
+#include "tools/open-remote.h"
+
+static int registered(const struct mc_options *o, const char *name, char **ret, size_t *ret_len)
+{
+	struct mc_remote *remote;
+	struct mc_err err = {0};
+	int r = mc_open_remote(o, &remote);
+
+	if (r != 0)
+		return r;
+	r = mc_profiles_get(remote, name, ret, ret_len, &err);
+	mc_remote_close(remote);
+	return r < 0 ? mc_fail(&err, r) : 0;
+}
+
+int mc_open_profile(const struct mc_options *o, const char *text, const json_t *config, uint32_t tp,
+	struct mc_profile **ret)
+{
+	cleanup_free char *doc = NULL;
+	struct mc_err err = {0};
+	size_t len = strlen(text);
+	int r;
+
+	if (len > 5 && strcmp(text + len - 5, ".json") == 0) {
+		r = mc_read_file(text, MC_PROFILE_MAX_BYTES, &doc, &len, &err);
+	} else {
+		r = mc_profile_builtin(text, config, tp, ret, &err);
+		if (r != -ENOENT || mc_options_text(o, MC_OPT_REMOTE) == NULL)
+			return r < 0 ? mc_fail(&err, r) : 0;
+		err.text[0] = '\0';
+		r = registered(o, text, &doc, &len);
+		if (r != 0)
+			return r;
+	}
+	if (r == 0)
+		r = mc_profile_parse(doc, len, ret, &err);
+	if (r < 0)
+		mc_err_prefix(&err, r, "%s", text);
+	return r < 0 ? mc_fail(&err, r) : 0;
+}
