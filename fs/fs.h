@@ -21,6 +21,14 @@ struct mc_fs_setting {
 	char value[4352];   /* as one would write it; "" = unset */
 };
 
+/* What the caller is told, and by which thread. */
+enum mc_fs_news {
+	MC_FS_READY,    /* once: the tree answers; a loop thread */
+	MC_FS_TICK,     /* at least every 250 ms: the main loop turns; the thread of mc_fs_run */
+	MC_FS_RELOAD,   /* SIGHUP; likewise */
+	MC_FS_STOPPING, /* once, at the end of serving; likewise */
+};
+
 struct mc_fs_opts {
 	const char *mountpoint; /* an existing directory */
 	struct mc_store *store; /* these three are borrowed until mc_fs_run returned */
@@ -35,16 +43,18 @@ struct mc_fs_opts {
 	unsigned stop_deadline_ms;    /* from the stop to the return of mc_fs_run; 0 = 10,000 */
 	int stop_fd;                  /* readable = stop, for instance an eventfd; -1 = none */
 	const char *version;          /* of the program, for status; NULL = unknown */
-	void (*ready)(void *ctx);     /* once, from a loop thread: the tree answers; may be NULL */
+	/* May be NULL. Must not wait for the mount. */
+	void (*news)(void *ctx, enum mc_fs_news news);
 	/* The i-th option, for .mooncake/config; false: there is none. Any thread; may be NULL. */
 	bool (*setting)(void *ctx, unsigned i, struct mc_fs_setting *ret);
 	void *ctx;
 };
 
 /*
- * Mounts, serves until SIGTERM, SIGINT, SIGHUP, stop_fd or an unmount from outside, unmounts and
- * returns. Installs handlers for those signals meanwhile. Does not daemonise: the caller has forked
- * before it started threads, and ready is where it tells the parent.
+ * Mounts, serves until SIGTERM, SIGINT, stop_fd or an unmount from outside, unmounts and returns.
+ * Installs handlers for those signals, SIGHUP and SIGUSR1 (writes the state to the log) meanwhile.
+ * Does not daemonise: the caller has forked before it started threads, and MC_FS_READY is when it
+ * tells the parent.
  *
  * 0 after an orderly end. Before ready: -EBUSY a mooncakefs is mounted there already, -ENOTDIR,
  * -EPERM …, described in err. -ETIMEDOUT: unmounted and every request answered, but a backend still
@@ -59,9 +69,3 @@ int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err);
  * living one is mounted, -ENOTDIR, -ENOENT …, described in err.
  */
 int mc_fs_check_mountpoint(const char *mountpoint, struct mc_err *err);
-
-/*
- * Where mc_log lines go: stderr by default, the journal through syslog in the background.
- * debug also shows lines of that level.
- */
-void mc_log_open(bool to_syslog, bool debug);

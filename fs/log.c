@@ -12,17 +12,18 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <syslog.h>
+#include <unistd.h>
 
-#include "fs/fs.h"
 #include "tier/lock.h"
 
 #define RING_LINES 256
 #define EVENT_BYTES 48
 #define TEXT_BYTES 1024
 
-static atomic_bool use_syslog;
-static atomic_bool show_debug;
+static atomic_bool use_syslog, use_json, use_prefix;
+static atomic_int shown = MC_LOG_INFO;
 
 static const char *const level_name[] = {"error", "warning", "info", "debug"};
 
@@ -39,12 +40,25 @@ static struct {
 	uint64_t total;
 } ring = {.lock = MC_MUTEX_INIT};
 
-void mc_log_open(bool to_syslog, bool debug)
+/* Whether standard error leads to the journal, which takes a level from "<N>" before a line. */
+static bool is_journal(void)
 {
-	if (to_syslog)
+	const char *text = getenv("JOURNAL_STREAM");
+	unsigned long long dev, ino;
+	struct stat st;
+
+	return text != NULL && sscanf(text, "%llu:%llu", &dev, &ino) == 2 &&
+		fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
+}
+
+void mc_log_open(const struct mc_log_opts *opts)
+{
+	if (opts->to_syslog && !atomic_load(&use_syslog))
 		openlog("mooncakefs", LOG_PID, LOG_DAEMON);
-	atomic_store(&use_syslog, to_syslog);
-	atomic_store(&show_debug, debug);
+	atomic_store(&use_syslog, opts->to_syslog);
+	atomic_store(&use_json, opts->json);
+	atomic_store(&use_prefix, !opts->to_syslog && is_journal());
+	atomic_store(&shown, (int)opts->level);
 }
 
 /* A line is one line: control bytes in a value (a file name) must not forge another. */
@@ -56,39 +70,76 @@ static void flatten(char *s)
 	}
 }
 
-static void remember(enum mc_log_level level, const char *event, const char *text)
+static void remember(
+	const struct timespec *at, enum mc_log_level level, const char *event, const char *text)
 {
-	struct timespec now;
 	struct line *l;
 
-	clock_gettime(CLOCK_REALTIME, &now);
 	mc_mutex_lock(&ring.lock);
 	l = &ring.lines[ring.total++ % RING_LINES];
-	l->at = now;
+	l->at = *at;
 	l->level = level;
 	snprintf(l->event, sizeof(l->event), "%s", event);
 	snprintf(l->text, sizeof(l->text), "%s", text);
 	mc_mutex_unlock(&ring.lock);
 }
 
-void mc_log(enum mc_log_level level, const char *event, const char *fmt, ...)
+/* One write for one line, whatever threads there are. */
+static void show(enum mc_log_level level, const char *line)
 {
 	static const int priority[] = {LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG};
-	char text[TEXT_BYTES];
+
+	if (atomic_load_explicit(&use_syslog, memory_order_relaxed))
+		syslog(priority[level], "%s", line);
+	else if (atomic_load_explicit(&use_prefix, memory_order_relaxed))
+		fprintf(stderr, "<%d>%s\n", priority[level], line);
+	else
+		fprintf(stderr, "%s\n", line);
+}
+
+static void show_json(
+	const struct timespec *at, enum mc_log_level level, const char *event, const char *text)
+{
+	char *line = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&line, &size);
+	int r = out == NULL ? -ENOMEM : mc_log_json(at, level, event, text, out);
+
+	if (out != NULL && fclose(out) == 0 && r == 0) {
+		line[strcspn(line, "\n")] = '\0';
+		show(level, line);
+	}
+	free(line);
+}
+
+void mc_log(enum mc_log_level level, const char *event, const char *fmt, ...)
+{
+	int least = atomic_load_explicit(&shown, memory_order_relaxed);
+	char text[TEXT_BYTES], line[TEXT_BYTES + 128];
+	struct timespec now;
 	va_list ap;
 
-	if (level == MC_LOG_DEBUG && !atomic_load_explicit(&show_debug, memory_order_relaxed))
+	if (level == MC_LOG_DEBUG && least < MC_LOG_DEBUG)
 		return;
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	flatten(text);
-	remember(level, event, text);
-	if (atomic_load_explicit(&use_syslog, memory_order_relaxed))
-		syslog(priority[level], "event=%s %s", event, text);
+	clock_gettime(CLOCK_REALTIME, &now);
+	remember(&now, level, event, text);
+	if ((int)level > least)
+		return;
+	if (atomic_load_explicit(&use_json, memory_order_relaxed)) {
+		show_json(&now, level, event, text);
+		return;
+	}
+	if (atomic_load_explicit(&use_syslog, memory_order_relaxed) ||
+		atomic_load_explicit(&use_prefix, memory_order_relaxed))
+		snprintf(line, sizeof(line), "event=%s %s", event, text);
 	else
-		fprintf(stderr, "mooncakefs: level=%s event=%s %s\n", level_name[level], event,
-			text);
+		snprintf(line, sizeof(line), "mooncakefs: level=%s event=%s %s", level_name[level],
+			event, text);
+	show(level, line);
 }
 
 /* Where a value ends: a quoted one at the quote before the next key or the end, since the text in

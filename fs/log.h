@@ -12,6 +12,14 @@
 
 enum mc_log_level { MC_LOG_ERROR, MC_LOG_WARNING, MC_LOG_INFO, MC_LOG_DEBUG };
 
+struct mc_log_opts {
+	bool to_syslog;          /* else standard error */
+	bool json;               /* a line is a JSON object */
+	enum mc_log_level level; /* the least important one to be shown */
+};
+/* Before the first thread; later calls may change format and level. */
+void mc_log_open(const struct mc_log_opts *opts);
+
 /* fmt gives the key=value pairs; a value that may hold spaces stands in double quotes. */
 void mc_log(enum mc_log_level level, const char *event, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,6 +25,8 @@
 #include "fs/mountpoint.h"
 #include "fs/ops.h"
 #include "fs/session.h"
+#include "fs/signals.h"
+#include "fs/status.h"
 #include "manifest/views.h"
 #include "tier/cleanup.h"
 
@@ -42,45 +43,11 @@
 #define READAHEAD_KB 1024
 #define WORK_QUEUE 256
 
-static volatile sig_atomic_t signal_fd = -1;
-
-static void on_signal(int sig)
+/* Tells the caller how the mount is. */
+static void tell(struct mc_fs *fs, enum mc_fs_news news)
 {
-	uint64_t one = 1;
-	int saved = errno;
-	ssize_t n = write((int)signal_fd, &one, sizeof(one));
-
-	(void)n; /* only fails when it is readable already */
-	errno = saved;
-}
-
-struct signals {
-	int fd; /* eventfd */
-	struct sigaction term, intr, hup;
-};
-
-static int signals_open(struct signals *s)
-{
-	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-
-	s->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (s->fd < 0)
-		return -errno;
-	signal_fd = s->fd;
-	sigemptyset(&sa.sa_mask);
-	sigaction(SIGTERM, &sa, &s->term);
-	sigaction(SIGINT, &sa, &s->intr);
-	sigaction(SIGHUP, &sa, &s->hup); /* a closed terminal must not leave a dead mount */
-	return 0;
-}
-
-static void signals_close(struct signals *s)
-{
-	sigaction(SIGTERM, &s->term, NULL);
-	sigaction(SIGINT, &s->intr, NULL);
-	sigaction(SIGHUP, &s->hup, NULL);
-	signal_fd = -1;
-	close(s->fd);
+	if (fs->opts->news != NULL)
+		fs->opts->news(fs->opts->ctx, news);
 }
 
 /* A loop thread finished a request; after the first one, INIT, the tree answers. */
@@ -106,8 +73,7 @@ static void served(void *ctx)
 		fs->mountpoint, atomic_load(&f->passthrough) ? "on" : "off",
 		reason != NULL ? reason : "", f->max_request, f->readahead_kb, f->threads);
 	mc_space_refresh(fs);
-	if (fs->opts->ready != NULL)
-		fs->opts->ready(fs->opts->ctx);
+	tell(fs, MC_FS_READY);
 }
 
 __attribute__((format(printf, 2, 0))) static void fuse_line(
@@ -232,16 +198,26 @@ static unsigned long long get(_Atomic uint64_t *counter)
 	return (unsigned long long)atomic_load(counter);
 }
 
+/* Does what signals ask for; whether to stop. */
+static bool obey(struct mc_fs *fs, unsigned signals)
+{
+	if (signals & MC_SIGNAL_RELOAD)
+		tell(fs, MC_FS_RELOAD);
+	if (signals & MC_SIGNAL_DUMP)
+		mc_status_log(fs);
+	return (signals & MC_SIGNAL_STOP) != 0;
+}
+
 /* Until a reason to stop: a signal, the caller's descriptor, or the kernel. */
-static void serve(struct mc_fs *fs, const struct signals *s, int ended_fd)
+static void serve(struct mc_fs *fs, struct mc_signals *s, int ended_fd)
 {
 	struct pollfd p[3] = {{.fd = s->fd, .events = POLLIN},
 		{.fd = fs->opts->stop_fd, .events = POLLIN}, {.fd = ended_fd, .events = POLLIN}};
 	struct mc_log_limit limit = {0};
-	const char *why = "unmounted";
+	const char *why = NULL;
 	uint64_t suppressed;
 
-	for (;;) {
+	while (why == NULL) {
 		int r = poll(p, 3, TICK_MS);
 		uint64_t now = mc_now_ns();
 
@@ -249,14 +225,16 @@ static void serve(struct mc_fs *fs, const struct signals *s, int ended_fd)
 			mc_log(MC_LOG_ERROR, "requests-expired", "total=%llu",
 				get(&fs->calls.expired));
 		mc_names_tick(fs->names, now);
-		if (r > 0 && (p[0].revents != 0 || p[1].revents != 0)) {
-			why = p[0].revents != 0 ? "signal" : "request";
-			break;
-		}
-		if (r > 0 && p[2].revents != 0)
-			break;
+		tell(fs, MC_FS_TICK);
+		if (r > 0 && p[0].revents != 0 && obey(fs, mc_signals_take(s)))
+			why = "signal";
+		else if (r > 0 && p[1].revents != 0)
+			why = "request";
+		else if (r > 0 && p[2].revents != 0)
+			why = "unmounted";
 	}
 	mc_log(MC_LOG_INFO, "stopping", "reason=%s", why);
+	tell(fs, MC_FS_STOPPING);
 }
 
 /* Gives requests under way a while, then EIO. */
@@ -306,7 +284,7 @@ static int stop(struct mc_fs *fs, struct mc_loop *loop)
 }
 
 /* Mounted: serves and stops. 0, -ETIMEDOUT, or a failure to start. */
-static int run(struct mc_fs *fs, const struct signals *s, struct mc_err *err)
+static int run(struct mc_fs *fs, struct mc_signals *s, struct mc_err *err)
 {
 	struct mc_loop *loop = NULL;
 	int r = mc_notify_open(fs->se, &fs->notify);
@@ -331,7 +309,7 @@ int mc_fs_check_mountpoint(const char *mountpoint, struct mc_err *err)
 int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err)
 {
 	struct mc_fs *fs = calloc(1, sizeof(*fs));
-	struct signals s;
+	struct mc_signals s;
 	int r;
 
 	if (fs == NULL)
@@ -341,7 +319,7 @@ int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err)
 	if (r == 0)
 		r = mc_mountpoint_prepare(opts->mountpoint, &fs->mountpoint, err);
 	if (r == 0)
-		r = signals_open(&s);
+		r = mc_signals_open(&s);
 	if (r < 0) {
 		mc_kvfs_stop(fs->kvfs, UINT64_MAX);
 		mc_work_close(fs->work, UINT64_MAX);
@@ -353,7 +331,7 @@ int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err)
 		r = run(fs, &s, err);
 	else if (mc_kvfs_stop(fs->kvfs, UINT64_MAX) == 0)
 		mc_work_close(fs->work, UINT64_MAX);
-	signals_close(&s);
+	mc_signals_close(&s);
 	if (r != -ETIMEDOUT)
 		fs_close(fs);
 	return r;

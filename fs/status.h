@@ -22,3 +22,5 @@ int mc_status_metrics(struct mc_fs *fs, FILE *out);
 int mc_status_config(struct mc_fs *fs, FILE *out);
 /* The last lines of the log as JSON lines, oldest first; see log.h. */
 int mc_status_events(struct mc_fs *fs, FILE *out);
+/* Writes what mc_status_json says to the log, a line for each of its keys. 0 or -ENOMEM. */
+int mc_status_log(struct mc_fs *fs);

@@ -8,8 +8,10 @@
 #include "tier/store.h"
 #include "tools/daemon.h"
 #include "tools/mount-kv.h"
+#include "tools/mount-settings.h"
 #include "tools/mount-table.h"
 #include "tools/open-remote.h"
+#include "tools/service.h"
 #include "tools/size.h"
 
 #include <errno.h>
@@ -35,7 +37,10 @@ struct mount {
 	struct mc_store *store;         /* owned */
 	struct mc_catalogue *catalogue; /* owned */
 	struct mc_mount_kv kv;
+	struct mc_mount_settings settings;
 	struct mc_daemon daemon;
+	struct mc_watchdog watchdog;
+	bool foreground;
 };
 
 static int parse_nvme(struct mount *m, const char *text, struct mc_err *err)
@@ -185,17 +190,39 @@ static int open_catalogue(struct mount *m, struct mc_err *err)
 		m->remote, m->nvme_dir[0] == '\0' ? NULL : dir, &m->catalogue, err);
 }
 
-static void ready(void *ctx)
+static void reload(struct mount *m)
+{
+	mc_service_notify(
+		"RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)(mc_now_ns() / 1000));
+	mc_mount_settings_reload(&m->settings, !m->foreground);
+	mc_service_notify("READY=1");
+}
+
+static void on_news(void *ctx, enum mc_fs_news news)
 {
 	struct mount *m = ctx;
 
-	mc_daemon_ready(&m->daemon);
+	switch (news) {
+	case MC_FS_READY:
+		mc_daemon_ready(&m->daemon);
+		mc_service_notify("READY=1\nSTATUS=Serving %.400s", m->mountpoint);
+		break;
+	case MC_FS_TICK:
+		mc_watchdog_tick(&m->watchdog);
+		break;
+	case MC_FS_RELOAD:
+		reload(m);
+		break;
+	case MC_FS_STOPPING:
+		mc_service_notify("STOPPING=1\nSTATUS=Moving data to a lasting tier");
+		break;
+	}
 }
 
 /* The i-th option with its value in effect: what the mount decided itself is put in. */
 static bool setting(void *ctx, unsigned i, struct mc_fs_setting *ret)
 {
-	const struct mount *m = ctx;
+	struct mount *m = ctx;
 	unsigned id = 0;
 	size_t len;
 
@@ -208,7 +235,7 @@ static bool setting(void *ctx, unsigned i, struct mc_fs_setting *ret)
 	if (id == MC_OPT_N)
 		return false;
 	ret->name = mc_option_table[id].name;
-	ret->origin = mc_options_show(m->o, (enum mc_option_id)id, ret->value);
+	ret->origin = mc_mount_settings_show(&m->settings, (enum mc_option_id)id, ret->value);
 	if (id == MC_OPT_KV_DRAM)
 		mc_size_exact(m->kv.dram_bytes, ret->value);
 	if (id == MC_OPT_NVME && m->nvme_dir[0] != '\0') {
@@ -234,7 +261,7 @@ static int serve(struct mount *m, struct mc_err *err)
 		.stop_deadline_ms = stop_ms / 3,
 		.stop_fd = -1,
 		.version = MC_VERSION,
-		.ready = ready,
+		.news = on_news,
 		.setting = setting,
 		.ctx = m};
 
@@ -310,23 +337,29 @@ static int run(struct mount *m)
 
 int mc_cmd_mount(const struct mc_options *o)
 {
-	bool foreground = mc_options_flag(o, MC_OPT_FOREGROUND);
-	struct mount m = {.o = o, .daemon = {.pipe = -1}};
+	struct mount m = {.o = o,
+		.daemon = {.pipe = -1},
+		.foreground = mc_options_flag(o, MC_OPT_FOREGROUND)};
 	struct mc_err err = {0};
 	int r;
 
 	if (mc_options_text(o, MC_OPT_REMOTE) == NULL)
 		return mc_open_remote(o, &m.remote);
-	r = prepare(&m, &err);
+	r = mc_mount_settings_init(&m.settings, o, &err);
+	if (r == 0)
+		r = prepare(&m, &err);
 	if (r == -EINVAL)
 		return mc_fail_usage(o, "%s", err.text);
 	if (r < 0)
 		return mc_fail(&err, r);
-	if (!foreground) {
+	if (!m.foreground) {
 		r = mc_daemon_fork(&m.daemon);
 		if (r >= 0)
 			return r;
 	}
-	mc_log_open(!foreground, false);
-	return run(&m);
+	mc_mount_settings_log(&m.settings, !m.foreground);
+	mc_watchdog_open(&m.watchdog);
+	r = run(&m);
+	mc_mount_settings_done(&m.settings);
+	return r;
 }

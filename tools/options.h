@@ -43,6 +43,8 @@ enum mc_option_id {
 	MC_OPT_NO_PASSTHROUGH,
 	MC_OPT_FOREGROUND,
 	MC_OPT_LAZY,
+	MC_OPT_LOG_LEVEL,
+	MC_OPT_LOG_FORMAT,
 	MC_OPT_MAN,
 	MC_OPT_COMPLETION,
 	MC_OPT_CONFIG,
@@ -61,6 +63,8 @@ enum mc_option_type {
 	MC_OPTION_CHOICE,  /* one of the words that unit lists, "a|b|c"; kept as its index */
 	MC_OPTION_PLACE,   /* a directory, perhaps with ",SIZE"; kept as text */
 };
+
+enum { MC_LOG_FORMAT_TEXT, MC_LOG_FORMAT_JSON }; /* choices of log-format */
 
 /* Which commands take an option. */
 enum {
@@ -141,6 +145,10 @@ const char *mc_nearest_name(const char *word, const char *const *names, size_t n
 int mc_options_set(struct mc_options *o, enum mc_option_id id, enum mc_option_origin origin,
 	const char *text, const char *where, struct mc_err *err);
 int mc_options_load_config(struct mc_options *o, const char *path, struct mc_err *err);
+/* The same command line with the configuration file as it is now. As mc_options_parse: the caller
+ * calls done for ret in every case. */
+int mc_options_reread(
+	const struct mc_options *o, const char *path, struct mc_options *ret, struct mc_err *err);
 
 /* Calls problem for everything that is wrong with a configuration file, "FILE:LINE: …", whichever
  * command it is for. The number of problems; -errno when the file cannot be read (that too is told
