@@ -203,6 +203,10 @@ class Mount:
         if self.process.poll() is not None:
             raise SystemExit(f"the mount failed: {self.log()}")
 
+    def since(self):
+        """Seconds since the mount was begun."""
+        return time.monotonic() - self.begin
+
     def log(self):
         with open(self.log_path, encoding="utf-8") as f:
             return f.read()
