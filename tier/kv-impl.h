@@ -242,6 +242,7 @@ struct mc_kv {
 	bool has_keeper, has_flusher;
 	int lock_fd; /* flock: one daemon to a directory */
 	_Atomic uint64_t next_file, next_seq;
+	_Atomic uint64_t tell_bad_ns; /* no line about bad bytes before */
 	_Atomic uint64_t puts, gets, hits_dram, hits_nvme, hits_remote, misses, flushed, evicted;
 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define FIRST_BUCKETS 1024
-#define LOAD 4 /* objects to a bucket before the table doubles */
+#define LOAD 2 /* objects to a bucket before the table doubles */
 
 static uint64_t object_hash(const struct kv_object *obj)
 {

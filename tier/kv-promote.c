@@ -112,6 +112,8 @@ static void fetch_remote(void *ctx)
 	struct fetch *f = ctx;
 	int r = kv_remote_get(f->kv, f->key, f->obj, f->buf);
 
+	if (r == -EBADMSG)
+		kv_tell_bad(f->kv, f->obj, true);
 	if ((r == -ENOENT || r == -ESTALE) && f->from_nvme)
 		r = f->res_nvme; /* a copy of this version was here, and it was bad */
 	f->from_nvme = false;
@@ -136,6 +138,8 @@ static void nvme_done(struct mc_kv_log_read *read, int res)
 		end(f, 0);
 		return;
 	}
+	if (res == -EBADMSG)
+		kv_tell_bad(f->kv, f->obj, false);
 	f->res_nvme = res;
 	start_remote(f);
 }

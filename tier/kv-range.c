@@ -83,6 +83,8 @@ static void remote_done(struct mc_remote_read *req, int res)
 
 	if (res == 0 && !block_matches(g))
 		res = -EBADMSG;
+	if (res == -EBADMSG)
+		kv_tell_bad(g->r->obj->kv, g->obj, true);
 	if (res < 0) {
 		range_done(g, res == -ETIMEDOUT ? res : -EIO);
 		return;
@@ -117,6 +119,8 @@ static void nvme_done(struct mc_kv_log_read *read, int res)
 
 	if (res == 0 && !block_matches(g))
 		res = -EBADMSG;
+	if (res == -EBADMSG)
+		kv_tell_bad(g->r->obj->kv, g->obj, false);
 	if (res < 0) {
 		read_remote(g);
 		return;

@@ -14,6 +14,7 @@
 
 #define TAIL 4096 /* read at first: a footer is rarely longer */
 #define VERSIONS_TRIED 4
+#define TELL_NS UINT64_C(1000000000) /* one line a second about bad bytes */
 
 int kv_remote_path(const char *key, char *ret)
 {
@@ -26,6 +27,33 @@ int kv_remote_path(const char *key, char *ret)
 	mc_hex_encode(digest, sizeof(digest), hex);
 	snprintf(ret, KV_REMOTE_PATH, "kv/%.2s/%.2s/%s", hex, hex + 2, hex);
 	return 0;
+}
+
+void kv_tell_bad(struct mc_kv *kv, struct kv_object *obj, bool on_remote)
+{
+	uint64_t now = mc_now_ns(), next = atomic_load(&kv->tell_bad_ns);
+	char key[KV_KEY_MAX + 1] = "", path[KV_REMOTE_PATH] = "", text[KV_KEY_MAX + 400];
+
+	if (now < next || !atomic_compare_exchange_strong(&kv->tell_bad_ns, &next, now + TELL_NS))
+		return;
+	mc_mutex_lock(&kv->lock);
+	obj = kv_now(obj);
+	if (obj->dir != NULL)
+		kv_key_of(obj, key);
+	mc_mutex_unlock(&kv->lock);
+	if (on_remote && kv_remote_path(key, path) == 0)
+		snprintf(text, sizeof(text),
+			"tier=remote url=%s object=%s key=\"%s\" bytes do not match their "
+			"checksum; "
+			"put the object again, or remove it",
+			mc_remote_url(kv->opts.remote), path, key);
+	else
+		snprintf(text, sizeof(text),
+			"tier=nvme dir=%s key=\"%s\" bytes do not match their checksum; the "
+			"remote's "
+			"copy is used where there is one",
+			kv->opts.nvme_dir, key);
+	kv_event(kv, on_remote ? "remote-bad-object" : "nvme-bad-object", text);
 }
 
 /* ---- publishing */

@@ -9,6 +9,8 @@ int kv_remote_put(
 	struct mc_kv *kv, const struct mc_kv_meta *meta, const void *buf, const struct kv_res *res);
 /* [blocks] Its bytes, whole and verified, into buf. -ENOENT, -ESTALE: another version is there. */
 int kv_remote_get(struct mc_kv *kv, const char *key, const struct kv_object *obj, char *buf);
+/* Tells the log that a copy of the object has wrong bytes: key, tier and the way out. */
+void kv_tell_bad(struct mc_kv *kv, struct kv_object *obj, bool on_remote) MC_EXCLUDES(kv->lock);
 /* What a remote object's footer says; crc and key are owned. */
 struct kv_footer {
 	uint8_t version[16];
