@@ -41,6 +41,8 @@ static int open_store(struct resharding *x, struct mc_err *err)
 	struct mc_store_opts opts = {.remote = x->payload != NULL ? x->payload : x->in.remote,
 		.dram_capacity = mc_options_number(x->o, MC_OPT_DRAM),
 		.memory_budget = mc_options_number(x->o, MC_OPT_MEMORY),
+		.fetch_depth = (unsigned)(mc_options_number(x->o, MC_OPT_CONNECTIONS) *
+			mc_options_number(x->o, MC_OPT_DEPTH)),
 		.deadline_ms = (unsigned)mc_options_number(x->o, MC_OPT_DEADLINE) * 1000};
 
 	if (opts.dram_capacity == 0)

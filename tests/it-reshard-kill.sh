@@ -1,0 +1,32 @@
+#!/bin/bash
+# A reshard that is killed at any point is resumed by the same command: same id, hardly anything read twice,
+# nothing half visible. Over NFS, through a proxy that counts the bytes.
+set -euo pipefail
+. "$(dirname "$0")/lib/nfs-server.sh"
+export XDG_STATE_HOME=$MC_TMP/state
+
+nfs_start "$MC_TMP/nfs" || exit
+direct=$(nfs_url "$MC_TMP/nfs")
+port=$(sed -nE 's/.*nfsport=([0-9]+).*/\1/p' <<<"$direct")
+proxy_dir=$MC_TMP/proxy
+mkdir "$proxy_dir"
+"$MC_BUILD/tests/tcp-proxy" run "$proxy_dir" "$port" &
+proxy_pid=$!
+clean()
+{
+	kill "$proxy_pid" 2>/dev/null
+	nfs_stop_all
+}
+trap clean EXIT
+until [ -s "$proxy_dir/port" ]; do
+	kill -0 "$proxy_pid"
+	read -rt 0.05 <> <(:) || :
+done
+url=${direct/nfsport=$port/nfsport=$(cat "$proxy_dir/port")}
+cat >"$MC_TMP/counter" <<END
+#!/bin/sh
+verb=\$1; shift
+exec "$MC_BUILD/tests/tcp-proxy" "\$verb" "$proxy_dir" "\$@"
+END
+chmod +x "$MC_TMP/counter"
+python3 -B "$(dirname "$0")/lib/reshard_kill.py" "$MC_BUILD/mooncakefs" "$MC_TMP" "$direct" "$url" "$MC_TMP/counter" "$@"
