@@ -17,7 +17,7 @@ static int put_id(struct mc_catalogue *c, const struct mc_rev_name *rev,
 	return mc_remote_put(c->remote, path, text, MC_ID_TEXT, 0, err);
 }
 
-static int put_latest(struct mc_catalogue *c, const struct mc_rev_name *rev,
+int mc_catalogue_put_latest(struct mc_catalogue *c, const struct mc_rev_name *rev,
 	const uint8_t id[MC_SHA256_SIZE], struct mc_err *err)
 {
 	char path[MC_REV_PATH], text[MC_ID_TEXT + MC_NAME_MAX + 2];
@@ -156,7 +156,7 @@ int mc_catalogue_publish(struct mc_catalogue *c, const struct mc_rev_name *rev, 
 	if (r == 0)
 		r = mc_remote_sync(c->remote, &why);
 	if (r == 0 && !is_latest(c, rev, p.id))
-		r = put_latest(c, rev, p.id, &why);
+		r = mc_catalogue_put_latest(c, rev, p.id, &why);
 	if (r == 0)
 		r = mc_remote_sync(c->remote, &why);
 	if (r < 0)

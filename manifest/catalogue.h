@@ -75,3 +75,9 @@ int mc_catalogue_load(struct mc_catalogue *c, const struct mc_rev_name *rev, str
  */
 int mc_catalogue_publish(struct mc_catalogue *c, const struct mc_rev_name *rev, const void *json,
 	size_t len, struct mc_err *err);
+
+/*
+ * Takes a revision out of the catalogue; its chunks stay until a garbage collection (gc.h). When it
+ * was the latest, the one published last before it becomes that. -ENOENT when it is not READY.
+ */
+int mc_catalogue_remove(struct mc_catalogue *c, const struct mc_rev_name *rev, struct mc_err *err);

@@ -14,6 +14,7 @@
 #include "tier/cleanup.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -69,9 +70,16 @@ static int by_file_and_offset(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
+static bool read_record(int fd, size_t i, struct record *ret)
+{
+	return pread(fd, ret, sizeof(*ret), (off_t)(i * sizeof(*ret))) == (ssize_t)sizeof(*ret) &&
+		ret->check == mc_crc32c(0, &ret->note, sizeof(ret->note));
+}
+
 /* Reads whole good records and cuts off what follows them. */
 static int load(struct mc_import_journal *j)
 {
+	struct record rec;
 	struct stat st;
 	size_t max;
 
@@ -81,15 +89,8 @@ static int load(struct mc_import_journal *j)
 	j->notes = max == 0 ? NULL : calloc(max, sizeof(*j->notes));
 	if (max > 0 && j->notes == NULL)
 		return -ENOMEM;
-	while (j->n < max) {
-		struct record rec;
-		ssize_t n = pread(j->fd, &rec, sizeof(rec), (off_t)(j->n * sizeof(rec)));
-
-		if (n != (ssize_t)sizeof(rec) ||
-			rec.check != mc_crc32c(0, &rec.note, sizeof(rec.note)))
-			break;
+	while (j->n < max && read_record(j->fd, j->n, &rec))
 		j->notes[j->n++] = rec.note;
-	}
 	if (ftruncate(j->fd, (off_t)(j->n * sizeof(struct record))) < 0)
 		return -errno;
 	if (j->n > 1)
@@ -145,6 +146,45 @@ void mc_import_journal_close(struct mc_import_journal *j, bool finished)
 	free(j->notes);
 	free(j->path);
 	free(j);
+}
+
+static int each_note(int dir, const char *name,
+	int (*each)(void *ctx, const struct mc_import_note *note), void *ctx)
+{
+	cleanup_close int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+	struct mc_import_note note;
+	struct record rec;
+	int r = 0;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno; /* finished since */
+	for (size_t i = 0; r == 0 && read_record(fd, i, &rec); i++) {
+		note = rec.note;
+		r = each(ctx, &note);
+	}
+	return r;
+}
+
+int mc_import_journals_each(int (*each)(void *ctx, const struct mc_import_note *note), void *ctx)
+{
+	cleanup_free char *path = NULL;
+	struct dirent *e;
+	int r = mc_local_state_dir(&path);
+	DIR *d;
+
+	if (r < 0)
+		return r;
+	d = opendir(path);
+	if (d == NULL)
+		return -errno;
+	while (r == 0 && (e = readdir(d)) != NULL) {
+		const char *dot = strrchr(e->d_name, '.');
+
+		if (dot != NULL && strcmp(dot, ".journal") == 0)
+			r = each_note(dirfd(d), e->d_name, each, ctx);
+	}
+	closedir(d);
+	return r;
 }
 
 int mc_import_journal_key(const struct mc_scan_entry *e, uint8_t ret[MC_SHA256_SIZE])

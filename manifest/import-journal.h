@@ -33,6 +33,10 @@ int mc_import_journal_open(const char *work, const char *url, const char *root,
 /* finished: the file is removed, there is nothing to resume. NULL allowed. */
 void mc_import_journal_close(struct mc_import_journal *j, bool finished);
 
+/* Calls each for every note in the journals of unfinished imports on this machine until it returns
+ * non-zero, which is then returned; -errno when they cannot be read. */
+int mc_import_journals_each(int (*each)(void *ctx, const struct mc_import_note *note), void *ctx);
+
 int mc_import_journal_key(const struct mc_scan_entry *e, uint8_t ret[MC_SHA256_SIZE]);
 /* The note that an earlier run left about this range, or NULL. Borrowed. */
 const struct mc_import_note *mc_import_journal_find(const struct mc_import_journal *j,

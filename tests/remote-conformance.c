@@ -609,6 +609,28 @@ START_TEST(mkdir_and_unlink_do_files_and_empty_directories)
 }
 END_TEST
 
+START_TEST(rename_moves_a_file_and_keeps_its_time)
+{
+	struct mc_remote_attr before, after;
+	uint8_t buf[4];
+
+	put(at("from/f"), "old", 3);
+	put(at("to/g"), "x", 1);
+	ck_assert_int_eq(mc_remote_stat(r, at("from/f"), &before, NULL), 0);
+	ck_assert_int_eq(mc_remote_rename(r, at("from/f"), at("to/f"), NULL), 0);
+	ck_assert_int_eq(mc_remote_stat(r, at("from/f"), &after, NULL), -ENOENT);
+	ck_assert_int_eq(mc_remote_stat(r, at("to/f"), &after, NULL), 0);
+	ck_assert_uint_eq(after.fileid, before.fileid);
+	ck_assert_int_eq(after.mtime_s, before.mtime_s);
+	ck_assert_uint_eq(after.mtime_ns, before.mtime_ns);
+	ck_assert_int_eq(mc_remote_rename(r, at("to/f"), at("to/g"), NULL), 0);
+	ck_assert_int_eq(read_at(at("to/g"), 0, 3, buf), 0);
+	ck_assert_mem_eq(buf, "old", 3);
+	ck_assert_int_eq(mc_remote_rename(r, at("from/f"), at("to/h"), NULL), -ENOENT);
+	ck_assert_int_eq(mc_remote_rename(r, at("to/g"), "../g", NULL), -EINVAL);
+}
+END_TEST
+
 START_TEST(touch_sets_mtime_to_now)
 {
 	struct mc_remote_attr before, after;
@@ -744,6 +766,7 @@ int conformance_run(const char *name, const TTest *const *own, size_t n_own)
 		links_are_followed_below_the_root_and_not_out_of_it,
 		list_names_each_of_many_entries_once,
 		mkdir_and_unlink_do_files_and_empty_directories,
+		rename_moves_a_file_and_keeps_its_time,
 		touch_sets_mtime_to_now,
 		space_is_sensible,
 		two_hundred_reads_at_once_all_end_with_their_bytes,

@@ -23,6 +23,7 @@ struct mc_remote_counters {
 /* A synchronous operation: what is common to all of them. All borrowed. */
 struct mc_remote_call {
 	const char *path;
+	const char *new_path; /* of rename, else NULL */
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
 	struct mc_err *err;   /* may be NULL */
 };
@@ -45,6 +46,7 @@ struct mc_backend_ops {
 		void *ctx);
 	int (*mkdir)(struct mc_backend *b, const struct mc_remote_call *c);
 	int (*unlink)(struct mc_backend *b, const struct mc_remote_call *c);
+	int (*rename)(struct mc_backend *b, const struct mc_remote_call *c);
 	int (*touch)(struct mc_backend *b, const struct mc_remote_call *c);
 	int (*space)(
 		struct mc_backend *b, const struct mc_remote_call *c, struct mc_remote_space *ret);

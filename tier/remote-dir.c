@@ -161,6 +161,27 @@ static int dir_unlink(struct mc_backend *b, const struct mc_remote_call *c)
 	return 0;
 }
 
+static int dir_rename(struct mc_backend *b, const struct mc_remote_call *c)
+{
+	struct mc_dir *d = (struct mc_dir *)b;
+	const char *name, *new_name;
+	cleanup_close int from = -1, to = -1;
+	int r = mc_dir_check(d, c);
+
+	if (r < 0)
+		return r;
+	from = mc_dir_open_parent(d, c->path, &name);
+	if (from < 0)
+		return from;
+	to = mc_dir_open_parent(d, c->new_path, &new_name);
+	if (to < 0)
+		return to;
+	r = renameat(from, name, to, new_name) < 0 ? -errno : 0;
+	mc_dir_reads_forget(d, c->path, NULL);
+	mc_dir_reads_forget(d, c->new_path, NULL);
+	return r < 0 ? r : mc_dir_name_made(d, c->new_path);
+}
+
 static int dir_touch(struct mc_backend *b, const struct mc_remote_call *c)
 {
 	struct mc_dir *d = (struct mc_dir *)b;
@@ -222,6 +243,7 @@ static const struct mc_backend_ops dir_ops = {
 	.list = dir_list,
 	.mkdir = mc_dir_mkdir,
 	.unlink = dir_unlink,
+	.rename = dir_rename,
 	.touch = dir_touch,
 	.space = dir_space,
 	.stop = dir_stop,

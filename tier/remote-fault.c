@@ -327,6 +327,15 @@ static int fault_unlink(struct mc_backend *b, const struct mc_remote_call *c)
 	return r < 0 ? r : sync_end(&v, mc_remote_unlink(f->inner, c->path, c->err));
 }
 
+static int fault_rename(struct mc_backend *b, const struct mc_remote_call *c)
+{
+	struct mc_fault *f = (struct mc_fault *)b;
+	struct verdict v;
+	int r = sync_begin(f, MC_FAULT_RENAME, c, &v);
+
+	return r < 0 ? r : sync_end(&v, mc_remote_rename(f->inner, c->path, c->new_path, c->err));
+}
+
 static int fault_touch(struct mc_backend *b, const struct mc_remote_call *c)
 {
 	struct mc_fault *f = (struct mc_fault *)b;
@@ -376,6 +385,7 @@ static const struct mc_backend_ops fault_ops = {
 	.list = fault_list,
 	.mkdir = fault_mkdir,
 	.unlink = fault_unlink,
+	.rename = fault_rename,
 	.touch = fault_touch,
 	.space = fault_space,
 	.stop = fault_stop,

@@ -16,6 +16,7 @@ enum mc_fault_op {
 	MC_FAULT_LIST,
 	MC_FAULT_MKDIR,
 	MC_FAULT_UNLINK,
+	MC_FAULT_RENAME,
 	MC_FAULT_TOUCH,
 	MC_FAULT_SPACE,
 	MC_FAULT_OPS, /* how many there are; in a rule: any of them */

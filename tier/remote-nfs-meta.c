@@ -224,6 +224,40 @@ int mc_nfs_unlink(struct mc_backend *b, const struct mc_remote_call *c)
 	return r2 == -ENOTDIR ? r : r2;
 }
 
+int mc_nfs_move(struct mc_backend *b, const struct mc_remote_call *c)
+{
+	struct mc_nfs *n = (struct mc_nfs *)b;
+	struct mc_nfs_node from, to, there;
+	const char *name, *new_name;
+	bool lost = false;
+	int r = mc_nfs_walk_parent(n, c->path, c->deadline_ns, &from, &name);
+
+	if (r == 0)
+		r = mc_nfs_walk_parent(n, c->new_path, c->deadline_ns, &to, &new_name);
+	if (r < 0)
+		return r;
+	for (;;) {
+		struct mc_nfs_call call = {.proc = &mc_nfs_rename,
+			.fh = from.fh,
+			.name = name,
+			.fh2 = to.fh,
+			.name2 = new_name,
+			.deadline_ns = c->deadline_ns};
+
+		r = mc_nfs_call_run(n->meta, &call);
+		if (r != -ECONNRESET)
+			break;
+		lost = true;
+	}
+	/* The answer of the one that did it may have been lost. */
+	if (lost && r == -ENOENT &&
+		mc_nfs_walk_run(n, c->new_path, false, c->deadline_ns, &there) == 0)
+		r = 0;
+	mc_nfs_reads_forget(n, c->path, NULL);
+	mc_nfs_reads_forget(n, c->new_path, NULL);
+	return r;
+}
+
 int mc_nfs_touch(struct mc_backend *b, const struct mc_remote_call *c)
 {
 	struct mc_nfs *n = (struct mc_nfs *)b;

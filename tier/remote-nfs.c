@@ -175,6 +175,7 @@ static const struct mc_backend_ops nfs_ops = {
 	.list = mc_nfs_list,
 	.mkdir = mc_nfs_mkdir,
 	.unlink = mc_nfs_unlink,
+	.rename = mc_nfs_move,
 	.touch = mc_nfs_touch,
 	.space = mc_nfs_space,
 	.stop = backend_stop,

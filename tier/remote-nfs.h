@@ -207,6 +207,7 @@ int mc_nfs_list(
 	struct mc_backend *b, const struct mc_remote_call *c, mc_remote_each *each, void *ctx);
 int mc_nfs_mkdir(struct mc_backend *b, const struct mc_remote_call *c);
 int mc_nfs_unlink(struct mc_backend *b, const struct mc_remote_call *c);
+int mc_nfs_move(struct mc_backend *b, const struct mc_remote_call *c);
 int mc_nfs_touch(struct mc_backend *b, const struct mc_remote_call *c);
 int mc_nfs_space(struct mc_backend *b, const struct mc_remote_call *c, struct mc_remote_space *ret);
 /* mkdir of the directories above path, of path too when self. */

@@ -399,6 +399,19 @@ int mc_remote_unlink(struct mc_remote *r, const char *path, struct mc_err *err)
 	return res < 0 ? res : call_end(r, &c, r->b->ops->unlink(r->b, &c));
 }
 
+int mc_remote_rename(
+	struct mc_remote *r, const char *path, const char *new_path, struct mc_err *err)
+{
+	struct mc_remote_call c;
+	int res = call_begin(r, path, false, err, &c);
+
+	if (res < 0)
+		return res;
+	c.new_path = new_path;
+	res = mc_remote_path_check(new_path, false);
+	return call_end(r, &c, res < 0 ? res : r->b->ops->rename(r->b, &c));
+}
+
 int mc_remote_touch(struct mc_remote *r, const char *path, struct mc_err *err)
 {
 	struct mc_remote_call c;

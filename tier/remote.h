@@ -127,6 +127,10 @@ int mc_remote_list(struct mc_remote *r, const char *path,
 int mc_remote_mkdir(struct mc_remote *r, const char *path, struct mc_err *err); /* with parents */
 int mc_remote_unlink(
 	struct mc_remote *r, const char *path, struct mc_err *err); /* file or empty dir */
+/* Renames a file, over another if there is one; the new name's directory is there already. -ENOENT
+ * when there is no such file. */
+int mc_remote_rename(
+	struct mc_remote *r, const char *path, const char *new_path, struct mc_err *err);
 /* Sets mtime to the server's now (a dedup hit keeps a chunk from garbage collection). */
 int mc_remote_touch(struct mc_remote *r, const char *path, struct mc_err *err);
 int mc_remote_space(struct mc_remote *r, struct mc_remote_space *ret, struct mc_err *err);

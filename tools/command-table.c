@@ -38,6 +38,20 @@ static const char export_details[] = "Writes the revision (the newest without @R
 				     "block is checked on the way, and a\n"
 				     "file gets its name when it is complete.\n";
 
+static const char gc_details[] =
+	"Finds chunks that no READY revision refers to, and files that interrupted work left\n"
+	"unpublished, and with --delete removes them. Revisions are taken out with 'mooncakefs "
+	"rm'.\n"
+	"What was written or found by an import within the grace period stays. It may run beside\n"
+	"imports and mounts on any node, and may be killed and begun again. If a revision cannot\n"
+	"be read, nothing is removed. A chunk that a revision needs and that is missing is named;\n"
+	"the exit code is then 3.\n";
+
+static const char rm_details[] =
+	"Takes the revision out of the catalogue; mounts stop showing it. The space is free after\n"
+	"'mooncakefs gc --delete', once the grace period is over. If it was the newest, the one\n"
+	"published before it is what ORG/MODEL alone means.\n";
+
 static const char layout_details[] =
 	"LAYOUT is a document (a path that ends in .json, see docs/LAYOUT.md), a mesh such as\n"
 	"tp8-pp2, or the name of a registered layout.\n"
@@ -86,6 +100,10 @@ const struct mc_command mc_command_table[] = {
 		mc_cmd_verify},
 	{"export", MC_IN_EXPORT, "ORG/MODEL[@REV] DEST", 2, 2,
 		"Write a revision back as plain files.", export_details, mc_cmd_export},
+	{"rm", MC_IN_RM, "ORG/MODEL@REV", 1, 1, "Take a revision out of the catalogue.", rm_details,
+		mc_cmd_rm},
+	{"gc", MC_IN_GC, "", 0, 0, "Find and remove what no revision on the remote uses.",
+		gc_details, mc_cmd_gc},
 	{"layout", MC_IN_LAYOUT, "add|check|ls|show [LAYOUT]", 1, 2,
 		"Check, show or register parallel layouts.", layout_details, mc_cmd_layout},
 	{"plan", MC_IN_PLAN, "", 0, 0, "Plan which bytes go where, from one layout to another.",
@@ -113,7 +131,7 @@ const struct mc_exit_code mc_exit_codes[] = {
 	{MC_EXIT_OK, "Done."},
 	{MC_EXIT_FAILED, "Failed; the reason is on standard error."},
 	{MC_EXIT_USAGE, "Wrong usage: the command line or a configuration file."},
-	{MC_EXIT_DAMAGED, "verify: bytes are missing or wrong."},
+	{MC_EXIT_DAMAGED, "verify, gc: bytes are missing or wrong."},
 	{MC_EXIT_BUSY, "umount: the mount is in use."},
 };
 const unsigned mc_exit_code_count = sizeof(mc_exit_codes) / sizeof(*mc_exit_codes);

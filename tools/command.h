@@ -9,7 +9,7 @@ enum {
 	MC_EXIT_OK = 0,
 	MC_EXIT_FAILED = 1,
 	MC_EXIT_USAGE = 2,
-	MC_EXIT_DAMAGED = 3, /* verify: bytes are missing or wrong */
+	MC_EXIT_DAMAGED = 3, /* verify, gc: bytes are missing or wrong */
 	MC_EXIT_BUSY = 4,    /* umount: somebody uses the mount */
 };
 
@@ -49,6 +49,7 @@ int mc_fail_usage(const struct mc_options *o, const char *fmt, ...)
 
 int mc_cmd_config(const struct mc_options *o);
 int mc_cmd_export(const struct mc_options *o);
+int mc_cmd_gc(const struct mc_options *o);
 int mc_cmd_help(const struct mc_options *o);
 int mc_cmd_import(const struct mc_options *o);
 int mc_cmd_layout(const struct mc_options *o);
@@ -56,6 +57,7 @@ int mc_cmd_ls(const struct mc_options *o);
 int mc_cmd_mount(const struct mc_options *o);
 int mc_cmd_plan(const struct mc_options *o);
 int mc_cmd_reshard(const struct mc_options *o);
+int mc_cmd_rm(const struct mc_options *o);
 int mc_cmd_umount(const struct mc_options *o);
 int mc_cmd_verify(const struct mc_options *o);
 int mc_cmd_version(const struct mc_options *o);

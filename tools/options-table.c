@@ -3,7 +3,7 @@
 
 #define ON_REMOTE                                                                                  \
 	(MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_MOUNT | MC_IN_LAYOUT |      \
-		MC_IN_PLAN | MC_IN_RESHARD | MC_IN_CONFIG)
+		MC_IN_PLAN | MC_IN_RESHARD | MC_IN_CONFIG | MC_IN_GC | MC_IN_RM)
 #define ON_ALL (ON_REMOTE | MC_IN_UMOUNT | MC_IN_VERSION | MC_IN_HELP)
 #define ON_MOUNT (MC_IN_MOUNT | MC_IN_CONFIG) /* what a mount is made of */
 
@@ -21,7 +21,7 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		MC_IN_IMPORT},
 	[MC_OPT_JOBS] = {"jobs", 'j', true, false, MC_OPTION_COUNT, "N", NULL, 1, 1024,
 		"Chunks (of up to 8 MiB) worked on at once; default 4 for each core, 8 to 64.",
-		MC_IN_IMPORT | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_RESHARD},
+		MC_IN_IMPORT | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_RESHARD | MC_IN_GC},
 	[MC_OPT_STRICT] = {"strict", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Fail on a weight file that does not parse; otherwise it becomes plain bytes.",
 		MC_IN_IMPORT},
@@ -31,12 +31,19 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 	[MC_OPT_SAMPLE] = {"sample", 0, false, false, MC_OPTION_PERCENT, "PERCENT", "100", 0, 0,
 		"Check the content of only this share of the chunks; presence and size of all.",
 		MC_IN_VERIFY},
+	[MC_OPT_GRACE] = {"grace", 0, false, false, MC_OPTION_SECONDS, "SECONDS", "604800", 0,
+		UINT64_C(3650) * 86400,
+		"Keep what is younger, by the server's clock; longer than any import takes.",
+		MC_IN_GC},
+	[MC_OPT_DELETE] = {"delete", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
+		"Remove what was found; without it nothing is changed.", MC_IN_GC},
 	[MC_OPT_LONG] = {"long", 'l', false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Show size, number of files, time and manifest id.", MC_IN_LS},
 	[MC_OPT_JSON] = {"json", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Print JSON lines, for programs.",
 		MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_VERSION |
-			MC_IN_CONFIG | MC_IN_LAYOUT | MC_IN_PLAN | MC_IN_RESHARD},
+			MC_IN_CONFIG | MC_IN_LAYOUT | MC_IN_PLAN | MC_IN_RESHARD | MC_IN_GC |
+			MC_IN_RM},
 	[MC_OPT_MODEL] = {"model", 0, false, false, MC_OPTION_TEXT, "DIR|ORG/MODEL[@REV]", NULL, 0,
 		0,
 		"The checkpoint a layout is for: a local directory, or a revision on the remote. "

@@ -23,6 +23,8 @@ enum mc_option_id {
 	MC_OPT_STRICT,
 	MC_OPT_FILE_SHA256,
 	MC_OPT_SAMPLE,
+	MC_OPT_GRACE,
+	MC_OPT_DELETE,
 	MC_OPT_LONG,
 	MC_OPT_JSON,
 	MC_OPT_MODEL,
@@ -80,6 +82,8 @@ enum {
 	MC_IN_PLAN = 1 << 9,
 	MC_IN_RESHARD = 1 << 10,
 	MC_IN_CONFIG = 1 << 11,
+	MC_IN_GC = 1 << 24,
+	MC_IN_RM = 1 << 25,
 };
 
 struct mc_option {
