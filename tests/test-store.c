@@ -1,14 +1,11 @@
 /* The store against a real directory remote: bytes, single flight, caps, tiers, restarts, leases.
  */
-#include "tests/pattern-source.h"
+#include "tests/store-fixture.h"
 #include "tests/suite.h"
 #include "tier/cleanup.h"
-#include "tier/lock.h"
-#include "tier/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,136 +14,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-
-#define MIB MC_BLOCK_SIZE
-
-/* Where everything of one test lives; removed afterwards. */
-struct place {
-	char dir[64];
-	char remote_dir[96], dram[96], nvme[96];
-	char url[128];
-	struct mc_remote *remote;
-	struct mc_store *store;
-};
-
-static void place_make(struct place *p)
-{
-	strcpy(p->dir, "/tmp/mc-store-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(p->dir));
-	snprintf(p->remote_dir, sizeof(p->remote_dir), "%s/remote", p->dir);
-	snprintf(p->dram, sizeof(p->dram), "%s/dram", p->dir);
-	snprintf(p->nvme, sizeof(p->nvme), "%s/nvme", p->dir);
-	snprintf(p->url, sizeof(p->url), "dir:%s", p->remote_dir);
-	ck_assert_int_eq(mkdir(p->remote_dir, 0755), 0);
-}
-
-static int unlink_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return remove(path);
-}
-
-static void place_remove(struct place *p)
-{
-	umount2(p->dram, MNT_DETACH);
-	ck_assert_int_eq(nftw(p->dir, unlink_one, 16, FTW_DEPTH | FTW_PHYS), 0);
-}
-
-static void place_open(struct place *p, uint64_t dram, uint64_t nvme)
-{
-	struct mc_err err = {0};
-	struct mc_store_opts o = {.dram_dir = p->dram,
-		.dram_capacity = dram,
-		.nvme_dir = nvme > 0 ? p->nvme : NULL,
-		.nvme_capacity = nvme,
-		.deadline_ms = 20000};
-	int r = mc_remote_open(p->url, NULL, &p->remote, &err);
-
-	ck_assert_msg(r == 0, "%s", err.text);
-	o.remote = p->remote;
-	r = mc_store_open(&o, &p->store, &err);
-	ck_assert_msg(r == 0, "%s", err.text);
-}
-
-static void place_close(struct place *p, bool keep)
-{
-	mc_store_close(p->store, keep);
-	mc_remote_close(p->remote);
-}
-
-static struct mc_file *file_open(struct place *p, const struct pattern *pat)
-{
-	struct mc_file *f;
-
-	ck_assert_int_eq(mc_store_file_get(p->store, pattern_source(pat), &f), 0);
-	return f;
-}
-
-/* A read that is waited for. */
-struct sync_read {
-	struct mc_file_read r;
-	struct mc_mutex lock;
-	struct mc_cond cond;
-	bool done;
-	int res;
-};
-
-static void sync_done(struct mc_file_read *r, int res)
-{
-	struct sync_read *s = r->ctx;
-
-	mc_mutex_lock(&s->lock);
-	s->res = res;
-	s->done = true;
-	mc_cond_signal(&s->cond);
-	mc_mutex_unlock(&s->lock);
-}
-
-/* Reads and waits; lent bytes are given back with sync_end when the result is 0. */
-static int sync_read(struct sync_read *s, struct mc_file *f, uint64_t off, uint32_t len)
-{
-	*s = (struct sync_read){
-		.r = {.file = f, .off = off, .len = len, .done = sync_done, .ctx = s}};
-	mc_mutex_init(&s->lock);
-	mc_cond_init(&s->cond);
-	mc_file_read(&s->r);
-	mc_mutex_lock(&s->lock);
-	while (!s->done)
-		mc_cond_wait(&s->cond, &s->lock);
-	mc_mutex_unlock(&s->lock);
-	mc_cond_done(&s->cond);
-	mc_mutex_done(&s->lock);
-	return s->res;
-}
-
-/* Reads and compares with the pattern; the result of the read. */
-static int read_check(struct mc_file *f, const struct pattern *pat, uint64_t off, uint32_t len)
-{
-	struct sync_read s;
-	uint64_t at = off;
-
-	if (sync_read(&s, f, off, len) < 0)
-		return s.res;
-	for (unsigned i = 0; i < s.r.n_iov; i++) {
-		ck_assert_msg(pattern_equal(pat, at, s.r.iov[i].iov_base, s.r.iov[i].iov_len),
-			"wrong bytes at %llu", (unsigned long long)at);
-		at += s.r.iov[i].iov_len;
-	}
-	ck_assert_uint_eq(at, off + len);
-	mc_file_read_end(&s.r);
-	return 0;
-}
-
-static void read_copy(struct mc_file *f, uint64_t off, uint32_t len, uint8_t *out)
-{
-	struct sync_read s;
-
-	ck_assert_int_eq(sync_read(&s, f, off, len), 0);
-	for (unsigned i = 0; i < s.r.n_iov; i++) {
-		memcpy(out, s.r.iov[i].iov_base, s.r.iov[i].iov_len);
-		out += s.r.iov[i].iov_len;
-	}
-	mc_file_read_end(&s.r);
-}
 
 static void read_whole(struct mc_file *f, const struct pattern *pat)
 {

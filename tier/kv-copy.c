@@ -263,6 +263,33 @@ void kv_sweep_tick(struct mc_kv *kv)
 	} while (c != NULL);
 }
 
+int kv_copy_now(struct mc_kv *kv, struct kv_object *obj)
+{
+	struct copy *c = NULL;
+	int r = 0;
+
+	mc_mutex_lock(&kv->lock);
+	while (r == 0 && c == NULL && obj->dir != NULL && obj->remotes == 0 &&
+		obj->loc.segment != 0) {
+		kv_settle_locked(kv, obj);
+		if (kv->closing)
+			r = -ESHUTDOWN;
+		else if (obj->state != MC_KV_CLEAN || kv_gate_closed_locked(kv, obj))
+			mc_cond_wait(&kv->change, &kv->lock);
+		else if (obj->remotes == 0 && (c = begin_locked(kv, obj)) == NULL)
+			r = -ENOMEM;
+	}
+	mc_mutex_unlock(&kv->lock);
+	if (c == NULL)
+		return r;
+	copy_job(c);
+	mc_mutex_lock(&kv->lock);
+	if (obj->dir != NULL && obj->remotes == 0)
+		r = -EIO;
+	mc_mutex_unlock(&kv->lock);
+	return r;
+}
+
 /* ---- what the log asks when it reclaims a segment */
 
 static struct kv_object *at_locked(struct mc_kv *kv, const char *key, const uint8_t version[16])

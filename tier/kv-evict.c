@@ -18,13 +18,21 @@
 #define TICK_NS UINT64_C(100000000)
 #define HIGH 95 /* percent of the capacity: eviction starts */
 #define LOW 90
+#define HELD_TEXT "a client has it open or mapped"
 
-static bool may_leave(struct mc_kv *kv, const struct kv_object *obj) MC_REQUIRES(kv->lock)
+/* Why the object has to stay in DRAM, or NULL. */
+static const char *why_stays(struct mc_kv *kv, const struct kv_object *obj) MC_REQUIRES(kv->lock)
 {
-	return obj->state == MC_KV_CLEAN && obj->res->pins == 0 && kv_has_copy(obj) &&
-		(obj->flags & (KV_PINNED | KV_BUSY)) == 0 &&
-		(obj->res->next == NULL || kv->trouble[KV_REMOTE].error != 0) &&
-		obj->res->later_ns <= mc_now_ns() && !kv_gate_closed_locked(kv, obj);
+	if ((obj->flags & KV_PINNED) != 0)
+		return "it is pinned";
+	if (!kv_has_copy(obj))
+		return "no tier below has a copy";
+	if (obj->state != MC_KV_CLEAN || obj->res->pins > 0 || (obj->flags & KV_BUSY) != 0 ||
+		kv_gate_closed_locked(kv, obj))
+		return "it is being read, copied or renamed";
+	if (obj->res->next != NULL && kv->trouble[KV_REMOTE].error == 0)
+		return "a copy of it is about to be made";
+	return obj->res->later_ns > mc_now_ns() ? HELD_TEXT : NULL;
 }
 
 static bool evictable(void *ctx, const struct mc_policy_entry *e) MC_NO_TSA
@@ -32,7 +40,7 @@ static bool evictable(void *ctx, const struct mc_policy_entry *e) MC_NO_TSA
 	const struct kv_res *res = (const struct kv_res *)(const void *)((const char *)e -
 		offsetof(struct kv_res, policy));
 
-	return may_leave(ctx, res->obj);
+	return why_stays(ctx, res->obj) == NULL;
 }
 
 /* Whether somebody else has the file open or mapped; nobody can open it meanwhile. */
@@ -116,21 +124,11 @@ void kv_make_room(struct mc_kv *kv, uint64_t bytes)
 	}
 }
 
-int mc_kv_evict(struct mc_kv *kv, const char *key)
+int kv_evict_dram(struct mc_kv *kv, struct kv_object *obj, const char **ret_why)
 {
-	struct kv_object *obj;
-	int r = kv_key_check(key) < 0 ? -ENOENT : 0;
+	int r = 0;
 
-	if (r < 0)
-		return r;
 	mc_mutex_lock(&kv->lock);
-	r = kv_ready_locked(kv);
-	obj = r == 0 ? kv_index_find(kv->index, key) : NULL;
-	if (obj == NULL) {
-		mc_mutex_unlock(&kv->lock);
-		return r < 0 ? r : -ENOENT;
-	}
-	obj->refs++;
 	if (obj->state == MC_KV_DIRTY || obj->state == MC_KV_FLUSHING) {
 		mc_mutex_unlock(&kv->lock);
 		r = kv_wait_safe(kv, obj, false);
@@ -142,18 +140,18 @@ int mc_kv_evict(struct mc_kv *kv, const char *key)
 	} else {
 		if (obj->res->later_ns > 0)
 			obj->res->later_ns = 0;
-		r = r == 0 && may_leave(kv, obj) ? 1 : -EBUSY;
+		*ret_why = why_stays(kv, obj);
+		if (*ret_why == NULL && r < 0)
+			*ret_why = "it could not be flushed";
+		r = *ret_why == NULL ? 1 : -EBUSY;
 		if (r == 1)
 			obj->state = MC_KV_EVICTING;
 	}
 	mc_mutex_unlock(&kv->lock);
-	if (r == 1)
+	if (r == 1) {
 		r = finish(kv, obj);
-	mc_mutex_lock(&kv->lock);
-	kv_object_drop_locked(kv, obj);
-	kv_room_changed_locked(kv);
-	mc_mutex_unlock(&kv->lock);
-	kv_reap(kv);
+		*ret_why = r < 0 ? HELD_TEXT : NULL;
+	}
 	return r;
 }
 

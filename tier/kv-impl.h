@@ -466,6 +466,9 @@ int kv_work_add(struct kv_work *w, void (*fn)(void *ctx), void *ctx);
 void kv_work_close(struct kv_work *w); /* after everything queued has run; NULL allowed */
 
 /* ---- kv-evict.c */
+/* [blocks] See mc_kv_evict_from; the caller has a reference. */
+int kv_evict_dram(struct mc_kv *kv, struct kv_object *obj, const char **ret_why)
+	MC_EXCLUDES(kv->lock);
 void *kv_keeper_main(void *kv);
 /* Frees memory until bytes more fit, as far as clean objects go. */
 void kv_make_room(struct mc_kv *kv, uint64_t bytes) MC_EXCLUDES(kv->lock);

@@ -66,3 +66,6 @@ void kv_sweep_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 /* A clean object whose remote copies are wanted soon. */
 void kv_replica_want_locked(struct mc_kv *kv, struct kv_res *r) MC_REQUIRES(kv->lock);
 void kv_replicas_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
+/* [blocks] Copies what lies on NVMe to the remote: 0 (also when that is not needed any more), -EIO,
+ * -ESHUTDOWN, -ENOMEM. The caller has a reference. */
+int kv_copy_now(struct mc_kv *kv, struct kv_object *obj) MC_EXCLUDES(kv->lock);

@@ -12,6 +12,7 @@
 
 #include "tier/error.h"
 #include "tier/remote.h"
+#include "tier/tier.h"
 
 #include <sys/uio.h>
 
@@ -141,9 +142,31 @@ struct mc_kv_read {
 void mc_kv_read(struct mc_kv_read *r);
 void mc_kv_read_end(struct mc_kv_read *r); /* only after done(r, 0) */
 
-/* Administration: pins survive restarts; evict never takes the last good copy (-EBUSY). */
+/* Administration: pins survive restarts. */
 int mc_kv_pin(struct mc_kv *kv, const char *key, bool pinned);
-int mc_kv_evict(struct mc_kv *kv, const char *key); /* [blocks] from DRAM */
+/*
+ * [blocks] Takes the object's copy out of a tier, never the last good one: what is dirty is flushed
+ * before it leaves DRAM, and copied to the remote before it leaves NVMe. 0 (also when it is not
+ * there), -ENOENT no such key, -EBUSY with a sentence in *ret_why (static text; may be NULL):
+ * pinned, in use, or the last copy; or the failure of the flush.
+ */
+int mc_kv_evict_from(struct mc_kv *kv, const char *key, enum mc_tier tier, const char **ret_why);
+static inline int mc_kv_evict(struct mc_kv *kv, const char *key)
+{
+	const char *why;
+
+	return mc_kv_evict_from(kv, key, MC_TIER_DRAM, &why);
+}
+/* Whether directory key, or one below it, holds an object that lies in the tier; true also when
+ * that is not found out within 65,536 entries. */
+bool mc_kv_dir_holds(struct mc_kv *kv, const char *key, enum mc_tier tier);
+static inline uint64_t mc_kv_attr_bytes(const struct mc_kv_attr *a, enum mc_tier tier)
+{
+	return tier == MC_TIER_DRAM    ? a->dram
+		: tier == MC_TIER_NVME ? a->nvme
+		: a->remotes > 0       ? a->size
+				       : 0;
+}
 
 struct mc_kv_stats {
 	uint64_t objects, bytes;

@@ -211,6 +211,20 @@ uint64_t mc_nvme_resident_bytes(struct mc_nvme_image *img)
 	return bytes;
 }
 
+uint64_t mc_nvme_resident(struct mc_nvme *n, const struct mc_file_id *id)
+{
+	struct mc_nvme_image *img;
+	uint64_t bytes;
+
+	mc_mutex_lock(&n->lock);
+	img = n->buckets[mc_file_id_hash(id) % MC_NVME_BUCKETS];
+	while (img != NULL && !mc_file_id_equal(&img->id, id))
+		img = img->next;
+	bytes = img != NULL && !img->dropped ? mc_nvme_resident_bytes(img) : 0;
+	mc_mutex_unlock(&n->lock);
+	return bytes;
+}
+
 int mc_nvme_fd(struct mc_nvme_image *img)
 {
 	return img->nvme->leases ? img->fd : -EOPNOTSUPP;

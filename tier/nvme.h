@@ -55,6 +55,8 @@ void mc_nvme_image_put(struct mc_nvme_image *img);
 bool mc_nvme_present(struct mc_nvme_image *img, uint64_t block); /* durable and journalled */
 uint64_t mc_nvme_present_blocks(struct mc_nvme_image *img);
 uint64_t mc_nvme_resident_bytes(struct mc_nvme_image *img);
+/* The same by identity, from memory; 0: there is none. */
+uint64_t mc_nvme_resident(struct mc_nvme *n, const struct mc_file_id *id);
 /* The backing file for passthrough, borrowed, the image's only descriptor: dup it, never open the
  * file again (a second description of ours would look like a client's). -EOPNOTSUPP when the file
  * system grants no leases: then nobody may be given it. */

@@ -2,9 +2,9 @@
  * Passthrough: when a file may be read by the kernel straight from its image, and for how much of a
  * tier that may be so at once.
  *
- * Invariant: files with passthrough openers take at most three quarters of the DRAM tier, so blocks
- * of other files can always come in; images the kernel still holds after the last close count as
- * well.
+ * Invariant: files with passthrough openers take at most three quarters of a tier, pinned ones
+ * included, so blocks of other files can always come in; images the kernel still holds after the
+ * last close count as well.
  */
 #include "tier/store-impl.h"
 
@@ -51,16 +51,16 @@ static uint64_t data_blocks(struct mc_file *f)
 }
 
 /* Takes a place among the passthrough openers of a tier, when its bound allows. */
-static bool take_locked(struct mc_store *s, struct mc_file *f, enum mc_tier tier, uint64_t capacity)
+static bool take_locked(struct mc_store *s, struct mc_file *f, enum mc_tier tier)
 	MC_REQUIRES(s->lock)
 {
 	/* An eviction that has begun may punch until the client's open is seen by its lease. */
 	if (tier == MC_TIER_NVME && f->evicting_runs > 0)
 		return false;
-	if (f->backing[tier] == 0) {
-		if (s->backing_bytes[tier] + f->id.size > capacity / 4 * 3)
+	if (f->backing[tier] == 0 && !f->pinned) {
+		if (s->kept_bytes[tier] + f->id.size > mc_keep_limit(s, tier))
 			return false;
-		s->backing_bytes[tier] += f->id.size;
+		s->kept_bytes[tier] += f->id.size;
 	}
 	f->backing[tier]++;
 	return true;
@@ -91,8 +91,7 @@ static bool take_dram(struct mc_file *f, uint64_t need)
 	if (need != f->blocks)
 		return false;
 	mc_mutex_lock(&s->lock);
-	ok = f->dram != NULL && f->n_valid == need &&
-		take_locked(s, f, MC_TIER_DRAM, s->opts.dram_capacity);
+	ok = f->dram != NULL && f->n_valid == need && take_locked(s, f, MC_TIER_DRAM);
 	mc_mutex_unlock(&s->lock);
 	return ok;
 }
@@ -127,7 +126,6 @@ static void queue_verify(struct mc_file *f)
 static bool take_nvme(struct mc_file *f, uint64_t need)
 {
 	struct mc_store *s = f->store;
-	struct mc_nvme_stats st;
 	struct mc_nvme_image *img;
 	bool ok;
 
@@ -137,9 +135,8 @@ static bool take_nvme(struct mc_file *f, uint64_t need)
 		queue_verify(f);
 		return false;
 	}
-	mc_nvme_stats(s->nvme, &st);
 	mc_mutex_lock(&s->lock);
-	ok = take_locked(s, f, MC_TIER_NVME, st.capacity);
+	ok = take_locked(s, f, MC_TIER_NVME);
 	mc_mutex_unlock(&s->lock);
 	if (!ok)
 		return false;
@@ -181,6 +178,9 @@ int mc_file_backing_get(struct mc_file *f, int *ret_fd, enum mc_tier *ret_tier)
 	}
 	if (tier == MC_TIER_DRAM)
 		note_use(f->store, f);
+	mc_mutex_lock(&f->store->lock);
+	f->hits++;
+	mc_mutex_unlock(&f->store->lock);
 	*ret_fd = fd;
 	*ret_tier = tier;
 	return 0;
@@ -192,7 +192,7 @@ void mc_file_backing_put(struct mc_file *f, enum mc_tier tier)
 
 	mc_mutex_lock(&s->lock);
 	if (--f->backing[tier] == 0) {
-		s->backing_bytes[tier] -= f->id.size;
+		s->kept_bytes[tier] -= f->pinned ? 0 : f->id.size;
 		mc_store_room_locked(s);
 	}
 	mc_mutex_unlock(&s->lock);

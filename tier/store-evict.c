@@ -20,6 +20,7 @@ static bool dram_evictable(void *ctx, const struct mc_policy_entry *e)
 		(const struct mc_pair *)((const char *)e - offsetof(struct mc_pair, entry));
 
 	return p->pins == 0 && p->file->backing[MC_TIER_DRAM] == 0 &&
+		!mc_pin_holds(p->file, MC_TIER_DRAM) &&
 		p->file->held_until_ns[MC_TIER_DRAM] < *(uint64_t *)ctx &&
 		p->blk[0].state != MC_BLK_EVICTING;
 }
@@ -30,6 +31,7 @@ static bool nvme_evictable(void *ctx, const struct mc_policy_entry *e)
 		(const struct mc_run *)((const char *)e - offsetof(struct mc_run, entry));
 
 	return r->pins == 0 && !r->evicting && r->file->backing[MC_TIER_NVME] == 0 &&
+		!mc_pin_holds(r->file, MC_TIER_NVME) &&
 		r->file->held_until_ns[MC_TIER_NVME] < *(uint64_t *)ctx;
 }
 
@@ -54,7 +56,7 @@ static struct mc_pair *victim_locked(struct mc_store *s) MC_REQUIRES(s->lock)
 	return e != NULL ? mc_pair_of(e) : NULL;
 }
 
-static void mark_evicting_locked(struct mc_store *s, struct mc_pair *p) MC_REQUIRES(s->lock)
+void mc_pair_mark_locked(struct mc_store *s, struct mc_pair *p)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		p->blk[i].was_valid = p->blk[i].state == MC_BLK_VALID;
@@ -131,10 +133,23 @@ static void demote_and_put(struct mc_file *f, uint64_t pair, unsigned mask)
 	mc_file_put(f);
 }
 
+int64_t mc_pair_evict(struct mc_pair *p)
+{
+	struct mc_file *f = p->file;
+	struct mc_store *s = f->store;
+	struct mc_file_wait *ready = NULL;
+	int64_t freed = mc_dram_punch(f->dram, p->index);
+
+	mc_mutex_lock(&s->lock);
+	settle_locked(s, p, freed, &ready);
+	mc_mutex_unlock(&s->lock);
+	mc_read_resume(ready);
+	return freed;
+}
+
 uint64_t mc_evict_dram(struct mc_store *s)
 {
 	for (unsigned tries = 0; tries < SCAN; tries++) {
-		struct mc_file_wait *ready = NULL;
 		struct mc_pair *p;
 		struct mc_file *f;
 		unsigned demote = 0;
@@ -155,7 +170,7 @@ uint64_t mc_evict_dram(struct mc_store *s)
 		if (!closed && tries < MAX_DEMOTIONS)
 			demote = to_demote_locked(s, p);
 		if (!closed && demote == 0)
-			mark_evicting_locked(s, p);
+			mc_pair_mark_locked(s, p);
 		mc_mutex_unlock(&s->lock);
 		if (closed || demote != 0) {
 			if (closed)
@@ -164,16 +179,42 @@ uint64_t mc_evict_dram(struct mc_store *s)
 				demote_and_put(f, index, demote);
 			continue;
 		}
-		freed = mc_dram_punch(f->dram, index);
-		mc_mutex_lock(&s->lock);
-		settle_locked(s, p, freed, &ready);
-		mc_mutex_unlock(&s->lock);
-		mc_read_resume(ready);
+		freed = mc_pair_evict(p);
 		mc_file_put(f);
 		if (freed > 0)
 			return (uint64_t)freed;
 	}
 	return 0;
+}
+
+void mc_run_mark_locked(struct mc_store *s, struct mc_run *run)
+{
+	run->evicting = true;
+	run->file->evicting_runs++;
+}
+
+int64_t mc_run_evict(struct mc_run *run)
+{
+	struct mc_file *f = run->file;
+	struct mc_store *s = f->store;
+	int64_t freed = mc_file_nvme_open(f, false);
+
+	if (freed == 0)
+		freed = mc_nvme_evict(f->nvme, (uint64_t)run->index << MC_RUN_SHIFT, MC_RUN_BLOCKS);
+	else if (freed == -ENOENT)
+		freed = 0; /* nothing was ever written */
+	mc_mutex_lock(&s->lock);
+	run->evicting = false;
+	f->evicting_runs--;
+	if (freed < 0) {
+		f->held_until_ns[MC_TIER_NVME] = mc_now_ns() + HELD_NS;
+	} else {
+		s->st.evicted_nvme += (uint64_t)freed;
+		mc_policy_evict(s->nvme_policy, &run->entry);
+		mc_run_free_locked(s, run);
+	}
+	mc_mutex_unlock(&s->lock);
+	return freed;
 }
 
 uint64_t mc_evict_nvme(struct mc_store *s)
@@ -192,27 +233,10 @@ uint64_t mc_evict_nvme(struct mc_store *s)
 			return 0;
 		}
 		run = mc_run_of(e);
-		run->evicting = true;
-		run->file->evicting_runs++;
+		mc_run_mark_locked(s, run);
 		f = mc_file_ref_locked(s, run->file);
 		mc_mutex_unlock(&s->lock);
-		freed = mc_file_nvme_open(f, false);
-		if (freed == 0)
-			freed = mc_nvme_evict(
-				f->nvme, (uint64_t)run->index << MC_RUN_SHIFT, MC_RUN_BLOCKS);
-		else if (freed == -ENOENT)
-			freed = 0; /* nothing was ever written */
-		mc_mutex_lock(&s->lock);
-		run->evicting = false;
-		f->evicting_runs--;
-		if (freed < 0) {
-			f->held_until_ns[MC_TIER_NVME] = mc_now_ns() + HELD_NS;
-		} else {
-			s->st.evicted_nvme += (uint64_t)freed;
-			mc_policy_evict(s->nvme_policy, &run->entry);
-			mc_run_free_locked(s, run);
-		}
-		mc_mutex_unlock(&s->lock);
+		freed = mc_run_evict(run);
 		mc_file_put(f);
 		if (freed > 0)
 			return (uint64_t)freed;

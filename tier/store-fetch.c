@@ -354,6 +354,7 @@ static void nvme_untake(struct mc_store *s, struct mc_job *job, int res)
 	job->run->pins--;
 	if (res == 0) {
 		s->st.hits_nvme++;
+		job->run->file->hits++;
 		mc_policy_hit(s->nvme_policy, &job->run->entry);
 	} else if (res == -EBADMSG) {
 		s->st.bad_blocks++;

@@ -150,7 +150,7 @@ void mc_file_put(struct mc_file *f)
 	if (--f->refs == 0) {
 		src = f->src;
 		f->src = NULL;
-		f->leaving = f->n_pairs == 0 && f->n_runs == 0;
+		f->leaving = f->n_pairs == 0 && f->n_runs == 0 && !f->pinned;
 		leaving = f->leaving;
 		if (!leaving)
 			mc_file_idle_locked(s, f, &closing);
@@ -269,8 +269,14 @@ bool mc_file_block_is_hole(const struct mc_file *f, uint64_t block)
 	return start >= off + mc_block_len(f->id.size, block);
 }
 
-/* The file of a recovered image; the reference is the caller's. */
-static struct mc_file *adopt_file(struct mc_store *s, const struct mc_file_id *id)
+struct mc_file *mc_file_find_locked(struct mc_store *s, const struct mc_file_id *id)
+{
+	struct mc_file *f = find_locked(s, id);
+
+	return f == NULL || f->leaving ? NULL : f;
+}
+
+struct mc_file *mc_file_make(struct mc_store *s, const struct mc_file_id *id)
 {
 	struct mc_file *f;
 
@@ -284,7 +290,7 @@ static struct mc_file *adopt_file(struct mc_store *s, const struct mc_file_id *i
 
 int mc_file_adopt_dram(struct mc_store *s, const struct mc_file_id *id)
 {
-	struct mc_file *f = adopt_file(s, id);
+	struct mc_file *f = mc_file_make(s, id);
 	int r = f != NULL ? mc_file_dram_open(f, false) : -ENOMEM;
 
 	for (uint64_t b = 0; r == 0 && b < f->blocks; b++) {
@@ -312,7 +318,7 @@ int mc_file_adopt_dram(struct mc_store *s, const struct mc_file_id *id)
 
 int mc_file_adopt_nvme(struct mc_store *s, const struct mc_file_id *id)
 {
-	struct mc_file *f = adopt_file(s, id);
+	struct mc_file *f = mc_file_make(s, id);
 	int r = f != NULL ? mc_file_nvme_open(f, false) : -ENOMEM;
 
 	for (uint64_t b = 0; r == 0 && b < f->blocks; b++) {
@@ -366,17 +372,35 @@ int mc_file_next_data(const struct mc_file *f, uint64_t off, uint64_t *ret_start
 	return f->src->ops->next_data(f->src, off, ret_start, ret_end);
 }
 
+/* Valid blocks in bytes: all are whole but the file's last one. */
+static uint64_t dram_bytes_locked(const struct mc_file *f)
+{
+	const struct mc_pair *p = mc_file_pair(f, f->blocks - 1);
+	uint64_t bytes = f->n_valid << MC_BLOCK_SHIFT;
+
+	if (p != NULL && p->blk[(f->blocks - 1) & 1].state == MC_BLK_VALID)
+		bytes -= MC_BLOCK_SIZE - mc_block_len(f->id.size, f->blocks - 1);
+	return bytes;
+}
+
+void mc_store_residency(struct mc_store *s, const struct mc_file_id *id, struct mc_residency *ret)
+{
+	const struct mc_file *f;
+
+	memset(ret, 0, sizeof(*ret));
+	mc_mutex_lock(&s->lock);
+	f = mc_file_find_locked(s, id);
+	if (f != NULL) {
+		ret->dram = dram_bytes_locked(f);
+		ret->hits = f->hits;
+		ret->pinned = f->pinned;
+	}
+	mc_mutex_unlock(&s->lock);
+	if (f != NULL && s->nvme != NULL)
+		ret->nvme = mc_nvme_resident(s->nvme, id);
+}
+
 void mc_file_residency(struct mc_file *f, struct mc_residency *ret)
 {
-	struct mc_store *s = f->store;
-	struct mc_dram_image *d;
-	struct mc_nvme_image *n;
-
-	mc_mutex_lock(&s->lock);
-	d = f->dram;
-	n = f->nvme;
-	mc_mutex_unlock(&s->lock);
-	/* Images stay as long as the file, which the caller references. */
-	ret->dram = d != NULL ? mc_dram_resident_bytes(d) : 0;
-	ret->nvme = n != NULL ? mc_nvme_resident_bytes(n) : 0;
+	mc_store_residency(f->store, &f->id, ret);
 }

@@ -96,6 +96,8 @@ struct mc_file {
 	uint64_t held_until_ns[2];  /* the kernel still held the image then */
 	struct mc_work verify_work; /* on store->verify while verify_queued */
 	bool verify_queued;
+	bool pinned;   /* stays in the table; see mc_pin_holds */
+	uint64_t hits; /* uses that found it in a local tier */
 	struct mc_streams streams;
 };
 
@@ -109,6 +111,7 @@ struct mc_store {
 	struct mc_cond tick;        /* the maintenance thread */
 	struct mc_cond left;        /* a file has left the table */
 	struct mc_cond verify_more; /* the verifier */
+	struct mc_mutex pin_lock;   /* before lock: one change of pins at a time */
 	struct mc_mutex event_lock; /* a leaf: guards limits */
 	struct mc_event_limit {
 		const char *event; /* a literal; NULL: not used yet */
@@ -134,12 +137,14 @@ struct mc_store {
 	unsigned gathering;     /* jobs of derived files, which wait for jobs of the other kind */
 	unsigned turns;         /* left to give; see T3 */
 	unsigned behind_blocks; /* blocks on their way to NVMe */
-	uint64_t backing_bytes[2]; /* of files with passthrough openers */
+	uint64_t kept_bytes[2]; /* of files that are pinned or have passthrough openers, whole */
+	uint64_t pinned_bytes;  /* of pinned files, whole */
 	bool stopping;
 	struct mc_store_stats st;
 	atomic_uint posting; /* threads about to signal wake, without the lock */
 	/* Set at open. */
 	unsigned max_in_flight, max_gathering, max_prefetch, max_window, max_behind, max_idle;
+	uint64_t capacity[2]; /* bytes, by enum mc_tier */
 	unsigned n_workers;
 	pthread_t threads[MC_MAX_WORKERS + 2]; /* the keeper, the verifier, workers */
 	unsigned n_threads;
@@ -188,6 +193,10 @@ void mc_event_remote(
 /* store-file.c */
 int mc_file_adopt_dram(struct mc_store *s, const struct mc_file_id *id);
 int mc_file_adopt_nvme(struct mc_store *s, const struct mc_file_id *id);
+struct mc_file *mc_file_find_locked(struct mc_store *s, const struct mc_file_id *id)
+	MC_REQUIRES(s->lock); /* NULL: unknown, or leaving */
+/* The file of that identity, made when missing; the reference is the caller's. NULL: no memory. */
+struct mc_file *mc_file_make(struct mc_store *s, const struct mc_file_id *id);
 /* The pair or run of a block, made when missing; NULL: no memory. */
 struct mc_pair *mc_pair_make_locked(struct mc_store *s, struct mc_file *f, uint64_t block)
 	MC_REQUIRES(s->lock);
@@ -235,7 +244,27 @@ int mc_fetch_block_locked(struct mc_store *s, struct mc_file *f, uint64_t block,
 /* A reader waits for a block that was queued as prefetch. */
 void mc_fetch_urgent_locked(struct mc_job *job, uint64_t deadline_ns);
 
+/* store-pin.c: reads the pins of an earlier daemon; without NVMe there are none. */
+int mc_pins_load(struct mc_store *s);
+/* What is kept in a tier leaves a quarter of it for the blocks of other files. */
+static inline uint64_t mc_keep_limit(const struct mc_store *s, enum mc_tier tier)
+{
+	return s->capacity[tier] / 4 * 3;
+}
+/* Pins keep a tier's blocks while there is room for the others. */
+static inline bool mc_pin_holds(const struct mc_file *f, enum mc_tier tier)
+{
+	return f->pinned && f->store->kept_bytes[tier] <= mc_keep_limit(f->store, tier);
+}
+
 /* store-evict.c */
+/* EVICTING (T5), then gone: bytes freed, or -EAGAIN: a client holds the image. The caller has seen
+ * that the pair may leave, has a reference of the file, and its image is open. */
+void mc_pair_mark_locked(struct mc_store *s, struct mc_pair *p) MC_REQUIRES(s->lock);
+int64_t mc_pair_evict(struct mc_pair *p);
+/* The same for a run. */
+void mc_run_mark_locked(struct mc_store *s, struct mc_run *run) MC_REQUIRES(s->lock);
+int64_t mc_run_evict(struct mc_run *run);
 /* Frees some DRAM; bytes, or 0 when nothing may leave now. */
 uint64_t mc_evict_dram(struct mc_store *s) MC_EXCLUDES(s->lock);
 uint64_t mc_evict_nvme(struct mc_store *s) MC_EXCLUDES(s->lock);

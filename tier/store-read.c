@@ -167,8 +167,10 @@ static void read_try(struct mc_file_read *r, bool first)
 	if (ready) {
 		pin_locked(s, r, hole);
 		end_turn_locked(s, r);
-		if (first)
+		if (first) {
 			s->st.hits_dram += n_blocks(r);
+			r->file->hits++;
+		}
 	} else {
 		wait_all_locked(s, r, hole);
 		failed = r->res < 0 && r->waiting == 0;

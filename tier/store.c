@@ -250,6 +250,7 @@ static int open_tiers(struct mc_store *s, struct mc_err *err)
 	r = mc_policy_open(s->opts.dram_capacity, &s->dram_policy);
 	if (r < 0)
 		return r;
+	s->capacity[MC_TIER_DRAM] = s->opts.dram_capacity;
 	mc_dram_adopted(s->dram, adopt_dram, s);
 	if (s->opts.nvme_dir == NULL)
 		return 0;
@@ -261,6 +262,11 @@ static int open_tiers(struct mc_store *s, struct mc_err *err)
 	if (r < 0)
 		return r;
 	mc_nvme_recovered(s->nvme, adopt_nvme, s);
+	s->capacity[MC_TIER_NVME] = ns.capacity;
+	r = mc_pins_load(s);
+	if (r < 0)
+		mc_store_event(s, "pins-lost", "tier=nvme: %s/pins: %s", mc_nvme_dir(s->nvme),
+			strerror(-r));
 	return 0;
 }
 
@@ -285,6 +291,7 @@ static void store_free(struct mc_store *s, bool keep_dram)
 	mc_cond_done(&s->wake);
 	mc_mutex_done(&s->lock);
 	mc_mutex_done(&s->event_lock);
+	mc_mutex_done(&s->pin_lock);
 	free(s);
 }
 
@@ -327,6 +334,7 @@ int mc_store_open(const struct mc_store_opts *opts, struct mc_store **ret, struc
 		return mc_err_set(err, -ENOMEM, "no memory for the store");
 	mc_mutex_init(&s->lock);
 	mc_mutex_init(&s->event_lock);
+	mc_mutex_init(&s->pin_lock);
 	mc_cond_init(&s->wake);
 	mc_cond_init(&s->tick);
 	mc_cond_init(&s->left);

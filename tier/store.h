@@ -10,6 +10,7 @@
 #include "tier/nvme.h"
 #include "tier/remote.h"
 #include "tier/source.h"
+#include "tier/tier.h"
 
 #include <sys/uio.h>
 
@@ -101,13 +102,35 @@ int mc_file_next_data(
  * resident in one image, or has holes, or half the tier is held already: serve it through
  * mc_file_read.
  */
-enum mc_tier { MC_TIER_DRAM, MC_TIER_NVME, MC_TIER_REMOTE };
 int mc_file_backing_get(struct mc_file *f, int *ret_fd, enum mc_tier *ret_tier);
 void mc_file_backing_put(struct mc_file *f, enum mc_tier tier);
 /* Whether mc_file_backing_get would succeed now; for user.mooncake.io. */
 bool mc_file_backing_ready(struct mc_file *f);
 
+/* What the store knows of a file, from memory and whether or not it is open. */
 struct mc_residency {
 	uint64_t dram, nvme; /* bytes valid there */
+	uint64_t hits;       /* uses that found it in a local tier, since it came */
+	bool pinned;
 };
+void mc_store_residency(struct mc_store *s, const struct mc_file_id *id, struct mc_residency *ret);
 void mc_file_residency(struct mc_file *f, struct mc_residency *ret);
+static inline uint64_t mc_residency_bytes(const struct mc_residency *r, enum mc_tier tier)
+{
+	return tier == MC_TIER_DRAM ? r->dram : tier == MC_TIER_NVME ? r->nvme : 0;
+}
+
+/*
+ * [blocks] Takes the file out of a local tier; the remote has all of it. 0 (also when nothing is
+ * there), -EBUSY with a sentence in *ret_why (static text): pinned, or a client reads it past us,
+ * or it is being filled without end; then a part of it may have left. -EIO: see mc_nvme_evict.
+ */
+int mc_store_evict(
+	struct mc_store *s, const struct mc_file_id *id, enum mc_tier tier, const char **ret_why);
+/*
+ * [blocks] A pinned file is not evicted from a tier of which all that is pinned or open in
+ * passthrough takes no more than three quarters. Survives a restart where there is NVMe. 0,
+ * -ENOSPC: together with the others it is more than half of the larger tier; -ENOMEM, or the
+ * failure to record it.
+ */
+int mc_store_pin(struct mc_store *s, const struct mc_file_id *id, bool pinned);

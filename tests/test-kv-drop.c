@@ -1,0 +1,230 @@
+/* The administrator takes copies out of single tiers; the last good one always stays. */
+#include "tests/kv-fixture.h"
+#include "tests/suite.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static const struct {
+	const char *key;
+	uint64_t size; /* in the slab, a record, an image */
+} objects[] = {{"d/small", 1000}, {"d/record", 3 * MIB + 5}, {"d/e/image", 20 * MIB}};
+#define OBJECTS (sizeof(objects) / sizeof(*objects))
+
+static struct mc_kv_attr attr_of(struct mc_kv *kv, const char *key)
+{
+	struct mc_kv_attr a;
+
+	ck_assert_int_eq(mc_kv_lookup(kv, key, &a), 0);
+	return a;
+}
+
+static void start(struct kv_fixture *x, bool nvme, bool remote, enum mc_kv_ack ack)
+{
+	kv_fixture_paths(x, 128 * MIB);
+	if (nvme) {
+		x->opts.nvme_dir = x->nvme;
+		x->opts.nvme_capacity = 512 * MIB;
+	}
+	if (remote)
+		kv_fixture_remote(x);
+	x->opts.ack = ack;
+	kv_fixture_start(x);
+	ck_assert_int_eq(mc_kv_mkdir(x->kv, "d"), 0);
+	ck_assert_int_eq(mc_kv_mkdir(x->kv, "d/e"), 0);
+	for (size_t i = 0; i < OBJECTS; i++) {
+		ck_assert_int_eq(kv_put(x->kv, objects[i].key, objects[i].size, (uint32_t)i, 0), 0);
+		if (nvme || remote)
+			ck_assert_int_eq(mc_kv_sync(x->kv, objects[i].key), 0);
+	}
+}
+
+static void evict(struct mc_kv *kv, enum mc_tier tier)
+{
+	for (size_t i = 0; i < OBJECTS; i++) {
+		const char *why = "not set";
+
+		ck_assert_int_eq(mc_kv_evict_from(kv, objects[i].key, tier, &why), 0);
+		ck_assert_ptr_null(why);
+	}
+}
+
+static void refuse(struct mc_kv *kv, enum mc_tier tier, const char *want)
+{
+	for (size_t i = 0; i < OBJECTS; i++) {
+		const char *why = NULL;
+
+		ck_assert_int_eq(mc_kv_evict_from(kv, objects[i].key, tier, &why), -EBUSY);
+		ck_assert_str_eq(why, want);
+	}
+}
+
+static void expect_bytes(struct mc_kv *kv)
+{
+	for (size_t i = 0; i < OBJECTS; i++)
+		kv_expect(kv, objects[i].key, objects[i].size, (uint32_t)i);
+}
+
+/* Where the objects lie, DRAM not looked at. */
+static void expect_copies(struct mc_kv *kv, bool nvme, unsigned remotes)
+{
+	for (size_t i = 0; i < OBJECTS; i++) {
+		struct mc_kv_attr a = attr_of(kv, objects[i].key);
+
+		ck_assert_uint_eq(a.nvme, nvme ? objects[i].size : 0);
+		ck_assert_uint_eq(a.remotes, remotes);
+	}
+}
+
+START_TEST(what_leaves_nvme_is_on_the_remote_first)
+{
+	struct kv_fixture x;
+
+	start(&x, true, true, MC_KV_ACK_DRAM);
+	expect_copies(x.kv, true, 0);
+	evict(x.kv, MC_TIER_NVME);
+	expect_copies(x.kv, false, 1);
+	expect_bytes(x.kv);
+	evict(x.kv, MC_TIER_DRAM);
+	expect_bytes(x.kv);
+	evict(x.kv, MC_TIER_NVME); /* nothing there: nothing to do */
+	refuse(x.kv, MC_TIER_REMOTE, "it is the last good copy");
+	expect_bytes(x.kv);
+	kv_fixture_close(&x);
+}
+END_TEST
+
+START_TEST(what_leaves_dram_before_nvme_is_copied_from_there)
+{
+	struct kv_fixture x;
+
+	start(&x, true, true, MC_KV_ACK_DRAM);
+	evict(x.kv, MC_TIER_DRAM);
+	evict(x.kv, MC_TIER_NVME);
+	expect_copies(x.kv, false, 1);
+	expect_bytes(x.kv);
+	kv_fixture_close(&x);
+}
+END_TEST
+
+START_TEST(a_remote_copy_goes_when_nvme_has_one)
+{
+	struct kv_fixture x;
+
+	start(&x, true, true, MC_KV_ACK_REMOTE);
+	expect_copies(x.kv, true, 1);
+	evict(x.kv, MC_TIER_REMOTE);
+	expect_copies(x.kv, true, 0);
+	evict(x.kv, MC_TIER_DRAM);
+	expect_bytes(x.kv);
+	evict(x.kv, MC_TIER_REMOTE);
+	kv_fixture_close(&x);
+}
+END_TEST
+
+START_TEST(without_another_tier_the_copy_stays)
+{
+	struct kv_fixture x;
+
+	start(&x, true, false, MC_KV_ACK_DRAM);
+	refuse(x.kv, MC_TIER_NVME, "no other persistent tier has a copy");
+	evict(x.kv, MC_TIER_DRAM);
+	refuse(x.kv, MC_TIER_NVME, "no other persistent tier has a copy");
+	expect_bytes(x.kv);
+	kv_fixture_close(&x);
+	start(&x, false, false, MC_KV_ACK_DRAM);
+	refuse(x.kv, MC_TIER_DRAM, "no tier below has a copy");
+	expect_bytes(x.kv);
+	kv_fixture_close(&x);
+}
+END_TEST
+
+START_TEST(what_is_pinned_stays_everywhere)
+{
+	struct kv_fixture x;
+
+	start(&x, true, true, MC_KV_ACK_REMOTE);
+	for (size_t i = 0; i < OBJECTS; i++)
+		ck_assert_int_eq(mc_kv_pin(x.kv, objects[i].key, true), 0);
+	refuse(x.kv, MC_TIER_DRAM, "it is pinned");
+	refuse(x.kv, MC_TIER_NVME, "it is pinned");
+	refuse(x.kv, MC_TIER_REMOTE, "it is pinned");
+	for (size_t i = 0; i < OBJECTS; i++)
+		ck_assert_int_eq(mc_kv_pin(x.kv, objects[i].key, false), 0);
+	evict(x.kv, MC_TIER_DRAM);
+	evict(x.kv, MC_TIER_NVME);
+	expect_bytes(x.kv);
+	kv_fixture_close(&x);
+}
+END_TEST
+
+START_TEST(what_somebody_has_open_stays_in_dram)
+{
+	struct mc_kv_object *obj;
+	struct kv_fixture x;
+	const char *why;
+	int fd;
+
+	start(&x, true, false, MC_KV_ACK_DRAM);
+	ck_assert_int_eq(kv_open_object(x.kv, "d/record", &obj), 0);
+	ck_assert_int_eq(mc_kv_object_backing_get(obj, &fd), 0);
+	ck_assert_int_eq(mc_kv_evict_from(x.kv, "d/record", MC_TIER_DRAM, &why), -EBUSY);
+	ck_assert_str_eq(why, "it is being read, copied or renamed");
+	mc_kv_object_backing_put(obj);
+	mc_kv_object_put(obj);
+	ck_assert_int_eq(mc_kv_evict_from(x.kv, "d/record", MC_TIER_DRAM, &why), -EBUSY);
+	ck_assert_str_eq(why, "a client has it open or mapped");
+	close(fd);
+	ck_assert_int_eq(mc_kv_evict_from(x.kv, "d/record", MC_TIER_DRAM, &why), 0);
+	kv_fixture_close(&x);
+}
+END_TEST
+
+START_TEST(what_is_not_there_is_enoent)
+{
+	struct kv_fixture x;
+	const char *why;
+
+	start(&x, true, true, MC_KV_ACK_DRAM);
+	for (int t = 0; t < MC_TIERS; t++) {
+		ck_assert_int_eq(mc_kv_evict_from(x.kv, "d/none", (enum mc_tier)t, &why), -ENOENT);
+		ck_assert_int_eq(mc_kv_evict_from(x.kv, "d/e", (enum mc_tier)t, &why), -ENOENT);
+		ck_assert_int_eq(mc_kv_evict_from(x.kv, "", (enum mc_tier)t, &why), -ENOENT);
+	}
+	kv_fixture_close(&x);
+}
+END_TEST
+
+START_TEST(a_directory_holds_what_lies_below_it)
+{
+	struct kv_fixture x;
+
+	start(&x, true, true, MC_KV_ACK_DRAM);
+	ck_assert_int_eq(mc_kv_mkdir(x.kv, "empty"), 0);
+	for (int t = MC_TIER_DRAM; t <= MC_TIER_NVME; t++) {
+		ck_assert(mc_kv_dir_holds(x.kv, "", (enum mc_tier)t));
+		ck_assert(mc_kv_dir_holds(x.kv, "d", (enum mc_tier)t));
+		ck_assert(mc_kv_dir_holds(x.kv, "d/e", (enum mc_tier)t));
+		ck_assert(!mc_kv_dir_holds(x.kv, "empty", (enum mc_tier)t));
+		ck_assert(!mc_kv_dir_holds(x.kv, "none", (enum mc_tier)t));
+		ck_assert(!mc_kv_dir_holds(x.kv, "d/small", (enum mc_tier)t));
+	}
+	ck_assert(!mc_kv_dir_holds(x.kv, "", MC_TIER_REMOTE));
+	ck_assert_int_eq(mc_kv_evict(x.kv, "d/e/image"), 0);
+	ck_assert(!mc_kv_dir_holds(x.kv, "d/e", MC_TIER_DRAM));
+	ck_assert(mc_kv_dir_holds(x.kv, "d", MC_TIER_DRAM));
+	evict(x.kv, MC_TIER_NVME);
+	ck_assert(!mc_kv_dir_holds(x.kv, "", MC_TIER_NVME));
+	ck_assert(mc_kv_dir_holds(x.kv, "d/e", MC_TIER_REMOTE));
+	kv_fixture_close(&x);
+}
+END_TEST
+
+SUITE_MAIN("kv-drop", what_leaves_nvme_is_on_the_remote_first,
+	what_leaves_dram_before_nvme_is_copied_from_there, a_remote_copy_goes_when_nvme_has_one,
+	without_another_tier_the_copy_stays, what_is_pinned_stays_everywhere,
+	what_somebody_has_open_stays_in_dram, what_is_not_there_is_enoent,
+	a_directory_holds_what_lies_below_it)

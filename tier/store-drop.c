@@ -1,0 +1,137 @@
+/*
+ * The administrator takes a file out of a tier. What moves at that moment is waited for, up to the
+ * store's deadline; what a client reads past us stays.
+ */
+#include "tier/store-impl.h"
+
+#include <errno.h>
+
+#define POLL_NS 2000000 /* between looks at what is being filled, written or read */
+
+enum may { MAY_LEAVE, MAY_LATER, MAY_NOT };
+
+/* The file as a whole. */
+static const char *why_stays_locked(const struct mc_file *f, enum mc_tier tier)
+	MC_REQUIRES(f->store->lock)
+{
+	if (f->pinned)
+		return "it is pinned";
+	return f->backing[tier] > 0 ? "a client has it open" : NULL;
+}
+
+static int64_t evict_pair(struct mc_file *f, uint64_t i, enum may *ret_may)
+{
+	struct mc_store *s = f->store;
+	struct mc_pair *p;
+
+	mc_mutex_lock(&s->lock);
+	p = f->pairs[i];
+	*ret_may = p == NULL || !mc_policy_linked(&p->entry)        ? MAY_NOT
+		: p->pins > 0 || p->blk[0].state == MC_BLK_EVICTING ? MAY_LATER
+								    : MAY_LEAVE;
+	if (*ret_may == MAY_LEAVE)
+		mc_pair_mark_locked(s, p);
+	mc_mutex_unlock(&s->lock);
+	return *ret_may == MAY_LEAVE ? mc_pair_evict(p) : 0;
+}
+
+/* DRAM blocks of an evicted run are not on NVMe any more. */
+static void forget_behind_locked(struct mc_file *f, uint64_t run) MC_REQUIRES(f->store->lock)
+{
+	uint64_t first = run << MC_RUN_SHIFT;
+
+	for (uint64_t b = first; b < first + MC_RUN_BLOCKS && b < f->blocks; b++) {
+		struct mc_pair *p = f->pairs[b >> 1];
+
+		if (p != NULL && p->blk[b & 1].behind == MC_BEHIND_DONE)
+			p->blk[b & 1].behind = MC_BEHIND_NONE;
+	}
+}
+
+static int64_t evict_run(struct mc_file *f, uint64_t i, enum may *ret_may)
+{
+	struct mc_store *s = f->store;
+	struct mc_run *run;
+	int64_t freed;
+
+	mc_mutex_lock(&s->lock);
+	run = f->runs[i];
+	*ret_may = run == NULL                                                     ? MAY_NOT
+		: run->pins > 0 || run->evicting || !mc_policy_linked(&run->entry) ? MAY_LATER
+										   : MAY_LEAVE;
+	if (*ret_may == MAY_LEAVE)
+		mc_run_mark_locked(s, run);
+	mc_mutex_unlock(&s->lock);
+	if (*ret_may != MAY_LEAVE)
+		return 0;
+	freed = mc_run_evict(run);
+	mc_mutex_lock(&s->lock);
+	if (freed >= 0)
+		forget_behind_locked(f, i);
+	mc_mutex_unlock(&s->lock);
+	return freed;
+}
+
+/* One pair or run; waits for what moves. */
+static int evict_part(struct mc_file *f, enum mc_tier tier, uint64_t i, uint64_t deadline_ns,
+	const char **ret_why)
+{
+	struct mc_store *s = f->store;
+	enum may may;
+
+	for (;;) {
+		const struct timespec pause = {.tv_nsec = POLL_NS};
+		int64_t freed;
+
+		mc_mutex_lock(&s->lock);
+		*ret_why = why_stays_locked(f, tier);
+		mc_mutex_unlock(&s->lock);
+		if (*ret_why != NULL)
+			return -EBUSY;
+		freed = tier == MC_TIER_DRAM ? evict_pair(f, i, &may) : evict_run(f, i, &may);
+		if (freed < 0) {
+			*ret_why = freed == -EAGAIN ? "a client has it open or mapped" : NULL;
+			return freed == -EAGAIN ? -EBUSY : (int)freed;
+		}
+		if (may != MAY_LATER)
+			return 0;
+		if (mc_now_ns() >= deadline_ns) {
+			*ret_why = "it is being read or filled all the time";
+			return -EBUSY;
+		}
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+	}
+}
+
+static int evict_file(struct mc_file *f, enum mc_tier tier, const char **ret_why)
+{
+	uint64_t deadline = mc_now_ns() + f->store->opts.deadline_ms * UINT64_C(1000000);
+	uint64_t n = tier == MC_TIER_DRAM ? (f->blocks + 1) / 2
+					  : (f->blocks + MC_RUN_BLOCKS - 1) >> MC_RUN_SHIFT;
+	int r = tier == MC_TIER_DRAM ? mc_file_dram_open(f, false) : 0;
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	for (uint64_t i = 0; i < n && r == 0; i++)
+		r = evict_part(f, tier, i, deadline, ret_why);
+	return r;
+}
+
+int mc_store_evict(
+	struct mc_store *s, const struct mc_file_id *id, enum mc_tier tier, const char **ret_why)
+{
+	struct mc_file *f;
+	int r;
+
+	*ret_why = NULL;
+	mc_mutex_lock(&s->lock);
+	f = mc_file_find_locked(s, id);
+	if (f != NULL)
+		mc_file_ref_locked(s, f);
+	mc_mutex_unlock(&s->lock);
+	if (f == NULL)
+		return 0;
+	r = evict_file(f, tier, ret_why);
+	mc_file_put(f);
+	return r;
+}
