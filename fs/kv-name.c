@@ -73,14 +73,13 @@ static void reply_found(
 		mc_knode_put(k, put, 1);
 }
 
-static void lookup_remote(struct mc_kreq *q)
+static void asked(void *ctx, int res, const struct mc_kv_attr *attr)
 {
-	struct mc_kv_attr attr;
-	int r = mc_kv_lookup_remote(q->k->kv, q->key, &attr);
+	struct mc_kreq *q = ctx;
 	fuse_req_t req = mc_call_take(&q->call);
 
 	if (req != NULL)
-		reply_found(q->k, req, q->key, r, &attr);
+		reply_found(q->k, req, q->key, res, attr);
 	mc_kreq_end(q);
 }
 
@@ -96,7 +95,7 @@ static void lookup_gated(struct mc_kreq *q)
 	if (r == -ENOENT || (r == 0 && attr.ask)) {
 		n = staged(k, q->key, &seq);
 		if (n == NULL) {
-			mc_kreq_work(q, lookup_remote);
+			mc_kv_ask(k->kv, q->key, asked, q);
 			return;
 		}
 		mc_knode_put(k, n, 1);

@@ -21,6 +21,9 @@
 #include "tier/cleanup.h"
 
 #define ROOM_PAUSE_NS 5000000
+/* The kernel looks at the permissions of what it has just created, and would ask for them. Writes
+ * make it ask for size and times at once, whatever this says. */
+#define CREATED_S 0.05
 #define PASSTHROUGH_MIN UINT64_C(65536) /* bytes; smaller objects lie packed with others */
 
 static void kopen_free(struct mc_kvfs *k, struct mc_kopen *o)
@@ -197,6 +200,7 @@ static void reply_writing(struct mc_kreq *q)
 	count_open(k, &q->fi);
 	if (req != NULL && q->is_create) {
 		mc_kvfs_entry(k, n, 0, &e);
+		e.attr_timeout = CREATED_S;
 		mc_mutex_lock(&k->lock);
 		mc_knode_ref_locked(n); /* the kernel's */
 		mc_mutex_unlock(&k->lock);

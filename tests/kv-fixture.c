@@ -169,6 +169,33 @@ int kv_put_wait(struct mc_kv *kv, const char *key, size_t size, uint32_t seed)
 	return r;
 }
 
+struct told {
+	struct answer answer;
+	struct mc_kv_attr attr;
+};
+
+static void told(void *ctx, int res, const struct mc_kv_attr *attr)
+{
+	struct told *t = ctx;
+
+	if (res == 0)
+		t->attr = *attr;
+	answer_set(&t->answer, res, NULL);
+}
+
+int kv_ask(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret)
+{
+	struct told t;
+	int r;
+
+	answer_init(&t.answer);
+	mc_kv_ask(kv, key, told, &t);
+	r = answer_wait(&t.answer);
+	if (r == 0)
+		*ret = t.attr;
+	return r;
+}
+
 static void got(void *ctx, int res, struct mc_kv_object *obj)
 {
 	answer_set(ctx, res, obj);

@@ -29,6 +29,8 @@ int kv_put(struct mc_kv *kv, const char *key, size_t size, uint32_t seed, unsign
 int kv_put_wait(struct mc_kv *kv, const char *key, size_t size, uint32_t seed);
 /* What a reboot does to DRAM; the store is closed. */
 void kv_fixture_forget_dram(struct kv_fixture *x);
+/* mc_kv_ask, waiting for its answer. */
+int kv_ask(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret);
 int kv_open_object(struct mc_kv *kv, const char *key, struct mc_kv_object **ret);
 /* 0, or -errno of a read. *ret_same: whether the bytes are the seed's. */
 int kv_check_object(struct mc_kv_object *obj, size_t size, uint32_t seed, bool *ret_same);

@@ -2,6 +2,7 @@
 #include "tests/kv-fixture.h"
 #include "tests/suite.h"
 
+#include "tier/lock.h"
 #include "tier/remote-fault.h"
 
 #include <sched.h>
@@ -54,7 +55,7 @@ static struct mc_kv_attr attr_of(struct mc_kv *kv, const char *key)
 {
 	struct mc_kv_attr a;
 
-	ck_assert_int_eq(mc_kv_lookup_remote(kv, key, &a), 0);
+	ck_assert_int_eq(kv_ask(kv, key, &a), 0);
 	return a;
 }
 
@@ -63,8 +64,7 @@ static void wait_version(struct mc_kv *kv, const char *key, const struct mc_kv_a
 {
 	struct mc_kv_attr a;
 
-	while (mc_kv_lookup_remote(kv, key, &a) != 0 ||
-		memcmp(a.version, want->version, sizeof(a.version)) != 0)
+	while (kv_ask(kv, key, &a) != 0 || memcmp(a.version, want->version, sizeof(a.version)) != 0)
 		sched_yield();
 }
 
@@ -72,7 +72,7 @@ static void wait_gone(struct mc_kv *kv, const char *key)
 {
 	struct mc_kv_attr a;
 
-	while (mc_kv_lookup_remote(kv, key, &a) == 0)
+	while (kv_ask(kv, key, &a) == 0)
 		sched_yield();
 }
 
@@ -164,10 +164,28 @@ START_TEST(a_remote_that_hangs_holds_up_no_lookup_of_what_is_here)
 		a = attr_of(n.y.kv, "key"); /* each answers, whether it asks or not */
 	while (!a.ask);
 	ck_assert_mem_ne(a.version, want.version, sizeof(a.version));
-	ck_assert_int_eq(mc_kv_lookup_remote(n.y.kv, "unknown", &a), -ENOENT);
+	ck_assert_int_eq(kv_ask(n.y.kv, "unknown", &a), -ENOENT);
 	kv_expect(n.y.kv, "key", MIB, 1);
 	mc_fault_clear(n.fault);
 	wait_version(n.y.kv, "key", &want);
+	nodes_close(&n);
+}
+END_TEST
+
+START_TEST(a_missing_key_is_asked_for_once_a_second)
+{
+	struct mc_kv_attr a;
+	struct nodes n;
+	uint64_t begin, before;
+
+	nodes_open(&n);
+	begin = mc_now_ns();
+	before = mc_fault_seen(n.fault, MC_FAULT_STAT);
+	for (unsigned i = 0; i < 5000; i++)
+		ck_assert_int_eq(kv_ask(n.y.kv, "missing", &a), -ENOENT);
+	ck_assert_uint_ge(mc_fault_seen(n.fault, MC_FAULT_STAT), before + 1);
+	ck_assert_uint_le(mc_fault_seen(n.fault, MC_FAULT_STAT),
+		before + 1 + (mc_now_ns() - begin) / 1000000000);
 	nodes_close(&n);
 }
 END_TEST
@@ -198,5 +216,6 @@ END_TEST
 
 SUITE_MAIN("kv-nodes", what_another_node_replaced_or_removed_is_seen_wherever_this_one_had_it,
 	what_another_node_replaced_does_not_come_back_from_nvme,
+	a_missing_key_is_asked_for_once_a_second,
 	a_remote_that_hangs_holds_up_no_lookup_of_what_is_here,
 	a_remote_that_lost_everything_takes_nothing_away)

@@ -259,7 +259,7 @@ START_TEST(another_node_reads_what_this_one_copied_to_the_remote)
 		a = attr_of(x.kv, key);
 		ck_assert_uint_eq(a.remotes, 1);
 		ck_assert_int_eq(mc_kv_lookup(y.kv, key, &b), -ENOENT);
-		ck_assert_int_eq(mc_kv_lookup_remote(y.kv, key, &b), 0);
+		ck_assert_int_eq(kv_ask(y.kv, key, &b), 0);
 		ck_assert_mem_eq(a.version, b.version, 16);
 		ck_assert_int_eq(a.mtime_s, b.mtime_s);
 		ck_assert_uint_eq(a.mtime_ns, b.mtime_ns);
@@ -287,8 +287,8 @@ START_TEST(a_version_replaced_by_another_node_restarts_a_promotion_and_fails_a_r
 	kv_fixture_start(&y);
 	ck_assert_int_eq(kv_put(x.kv, "whole", 2 * MIB, 1, 0), 0);
 	ck_assert_int_eq(kv_put(x.kv, "range", 12 * MIB, 2, 0), 0);
-	ck_assert_int_eq(mc_kv_lookup_remote(y.kv, "whole", &a), 0);
-	ck_assert_int_eq(mc_kv_lookup_remote(y.kv, "range", &a), 0);
+	ck_assert_int_eq(kv_ask(y.kv, "whole", &a), 0);
+	ck_assert_int_eq(kv_ask(y.kv, "range", &a), 0);
 	ck_assert_int_eq(kv_open_object(y.kv, "range", &range), 0);
 	ck_assert_int_eq(kv_put(x.kv, "whole", 3 * MIB, 3, 0), 0);
 	ck_assert_int_eq(kv_put(x.kv, "range", 12 * MIB, 4, 0), 0);
@@ -317,7 +317,7 @@ START_TEST(a_removed_key_leaves_the_remote_too_even_after_a_restart)
 		ck_assert_int_eq(kv_put(x.kv, "a", 1000, 1, 0), 0);
 		ck_assert_int_eq(kv_put(x.kv, "b", 1000, 2, 0), 0);
 		ck_assert_int_eq(mc_kv_unlink(x.kv, "a"), 0);
-		ck_assert_int_eq(mc_kv_lookup_remote(x.kv, "a", &a), -ENOENT);
+		ck_assert_int_eq(kv_ask(x.kv, "a", &a), -ENOENT);
 		ck_assert_int_eq(mc_kv_rename(x.kv, "b", "c", 0), 0);
 		wait_remotes(x.kv, "c", 1);
 		restart(&x, false);
@@ -328,12 +328,11 @@ START_TEST(a_removed_key_leaves_the_remote_too_even_after_a_restart)
 		kv_fixture_paths(&y, 64 * MIB);
 		y.opts.remote = x.remote;
 		kv_fixture_start(&y);
-		while (mc_kv_lookup_remote(y.kv, "a", &a) == 0 ||
-			mc_kv_lookup_remote(y.kv, "b", &a) == 0) {
+		while (kv_ask(y.kv, "a", &a) == 0 || kv_ask(y.kv, "b", &a) == 0) {
 			ck_assert_int_eq(mc_kv_close(y.kv, 0), 0);
 			kv_fixture_start(&y);
 		}
-		ck_assert_int_eq(mc_kv_lookup_remote(y.kv, "c", &a), 0);
+		ck_assert_int_eq(kv_ask(y.kv, "c", &a), 0);
 		kv_expect(y.kv, "c", 1000, 2);
 		kv_fixture_close(&y);
 		kv_fixture_close(&x);

@@ -5,9 +5,11 @@
  * 1. A key is asked for only when it is due: one unknown here ABSENT_NS after the last answer, one
  * with a remote copy revalidate_ms after it. What only this node has (remotes = 0) is not: it will
  * replace whatever is there.
- * 2. Nobody waits longer than WAIT_NS for an answer. Where one waited in vain (asks_late) nobody
- * waits any more, and there is one question at a time, until the remote answers.
+ * 2. Nobody waits longer than WAIT_NS (and a tick of the keeper) for an answer. Where one waited in
+ * vain (asks_late) nobody waits any more, and there is one question at a time, until the remote
+ * answers.
  * 3. An answer counts only for the version that was here when the question was asked.
+ * 4. An ask is in kv->waiting exactly until somebody takes it out to tell its asker.
  */
 #include "tier/kv-impl.h"
 #include "tier/kv-remote.h"
@@ -18,11 +20,15 @@
 #define WAIT_NS UINT64_C(1000000000)
 #define TICK_NS UINT64_C(250000000) /* unit of kv_object.asked */
 
-struct ask {
+struct kv_ask {
 	struct mc_kv *kv;
-	unsigned refs; /* the job's and the asker's; this and what follows under kv->lock */
-	bool done;
-	bool known; /* the key had this version here */
+	void (*done)(void *ctx, int res, const struct mc_kv_attr *attr);
+	void *ctx;
+	struct kv_ask *next; /* in kv->waiting, or of those to be told; all below under kv->lock */
+	unsigned refs;       /* the job's, and one while it is in a list */
+	bool waiting;        /* in kv->waiting */
+	uint64_t begun_ns;   /* when the wait for the remote began; 0 = recovery is waited for */
+	bool known;          /* the key had this version here */
 	uint8_t version[16];
 	char key[];
 };
@@ -111,7 +117,7 @@ static struct kv_absent *absent_slot(struct mc_kv *kv, uint64_t hash) MC_REQUIRE
 }
 
 /* r, f: the remote's answer; -ENOENT: nothing, -EBADMSG: what is no object of this key. */
-static void learn_locked(struct mc_kv *kv, const struct ask *a, int r, const struct kv_footer *f)
+static void learn_locked(struct mc_kv *kv, const struct kv_ask *a, int r, const struct kv_footer *f)
 	MC_REQUIRES(kv->lock)
 {
 	struct kv_object *obj;
@@ -142,11 +148,67 @@ static void learn_locked(struct mc_kv *kv, const struct ask *a, int r, const str
 
 /* ---- asking */
 
-static void ask_put_locked(struct mc_kv *kv, struct ask *a) MC_REQUIRES(kv->lock)
+static void ask_put(struct kv_ask *a)
 {
-	(void)kv;
-	if (--a->refs == 0)
+	bool last;
+
+	mc_mutex_lock(&a->kv->lock);
+	last = --a->refs == 0;
+	mc_mutex_unlock(&a->kv->lock);
+	if (last)
 		free(a);
+}
+
+/* Tells the asker what is known here now; consumes a reference. res < 0: that instead. */
+static void tell(struct kv_ask *a, int res)
+{
+	struct mc_kv_attr attr;
+	int r = res < 0 ? res : mc_kv_lookup(a->kv, a->key, &attr);
+
+	a->done(a->ctx, r, r == 0 ? &attr : NULL);
+	ask_put(a);
+}
+
+/* Takes those out of kv->waiting that began before since, or the one. */
+static struct kv_ask *take_locked(struct mc_kv *kv, uint64_t since, const struct kv_ask *one)
+	MC_REQUIRES(kv->lock)
+{
+	struct kv_ask **at = &kv->waiting, *list = NULL;
+
+	while (*at != NULL) {
+		struct kv_ask *a = *at;
+
+		if (a != one && (a->begun_ns == 0 || a->begun_ns >= since)) {
+			at = &a->next;
+			continue;
+		}
+		*at = a->next;
+		a->waiting = false;
+		a->next = list;
+		list = a;
+	}
+	return list;
+}
+
+void kv_asks_tick(struct mc_kv *kv)
+{
+	uint64_t now = mc_now_ns();
+	struct kv_ask *list, *a;
+
+	mc_mutex_lock(&kv->lock);
+	list = take_locked(kv, now - WAIT_NS, NULL);
+	if (list != NULL && !kv->asks_late) {
+		kv->asks_late = true;
+		a = list;
+		while (a->next != NULL)
+			a = a->next;
+		a->next = take_locked(kv, now, NULL); /* the others would wait in vain, too */
+	}
+	mc_mutex_unlock(&kv->lock);
+	while ((a = list) != NULL) {
+		list = a->next;
+		tell(a, 0);
+	}
 }
 
 /* A remote without kv/ is no remote of ours: perhaps it is away, and an empty directory in its
@@ -158,13 +220,37 @@ static int is_there(struct mc_kv *kv)
 	return mc_remote_stat(kv->opts.remote, "kv", &attr, NULL) == 0 ? -ENOENT : -EIO;
 }
 
-static void ask_job(void *ctx)
+static bool is_due_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock)
 {
-	struct ask *a = ctx;
-	struct mc_kv *kv = a->kv;
-	struct kv_footer f;
-	int r = kv_remote_footer(kv, a->key, &f);
+	const struct kv_object *obj = kv_index_find(kv->index, key);
+	uint64_t hash = kv_key_hash(key);
+	const struct kv_absent *slot = absent_slot(kv, hash);
 
+	if (kv->opts.remote == NULL || kv_delete_pending_locked(kv, key) ||
+		(kv->asks_late && kv->n_asks > 0))
+		return false;
+	if (obj != NULL)
+		return kv_ask_due_locked(kv, obj);
+	return kv_index_dir(kv->index, key, strlen(key)) == NULL &&
+		(slot->hash != hash || slot->until_ns <= mc_now_ns());
+}
+
+/* Asks the remote and enters what it says. */
+static void ask_remote(struct kv_ask *a)
+{
+	struct mc_kv *kv = a->kv;
+	struct kv_object *obj;
+	struct kv_footer f;
+	int r;
+
+	mc_mutex_lock(&kv->lock);
+	obj = kv_index_find(kv->index, a->key);
+	a->known = obj != NULL;
+	if (obj != NULL)
+		memcpy(a->version, obj->version, sizeof(a->version));
+	kv->n_asks++;
+	mc_mutex_unlock(&kv->lock);
+	r = kv_remote_footer(kv, a->key, &f);
 	if (r == -ENOENT && a->known)
 		r = is_there(kv);
 	mc_mutex_lock(&kv->lock);
@@ -173,84 +259,86 @@ static void ask_job(void *ctx)
 		learn_locked(kv, a, r, &f);
 	}
 	kv->n_asks--;
-	a->done = true;
-	mc_cond_broadcast(&kv->change);
-	ask_put_locked(kv, a);
 	mc_mutex_unlock(&kv->lock);
 	if (r == 0)
 		kv_footer_done(&f);
 	kv_reap(kv);
 }
 
-/* A question about key that is due, with a reference for the caller. NULL: none. */
-static struct ask *begin_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock)
+/* The end of the job: tells the asker, if nobody did, and is done with a. */
+static void finish(struct kv_ask *a, int res)
 {
-	const struct kv_object *obj = kv_index_find(kv->index, key);
-	size_t len = strlen(key);
-	uint64_t hash = kv_key_hash(key);
-	struct ask *a;
+	struct mc_kv *kv = a->kv;
+	struct kv_ask *mine;
 
-	if (kv->opts.remote == NULL || kv_delete_pending_locked(kv, key) ||
-		(kv->asks_late && kv->n_asks > 0))
-		return NULL;
-	if (obj != NULL && !kv_ask_due_locked(kv, obj))
-		return NULL;
-	if (obj == NULL &&
-		(kv_index_dir(kv->index, key, len) != NULL ||
-			(absent_slot(kv, hash)->hash == hash &&
-				absent_slot(kv, hash)->until_ns > mc_now_ns())))
-		return NULL;
-	a = calloc(1, sizeof(*a) + len + 1);
+	mc_mutex_lock(&kv->lock);
+	mine = a->waiting ? take_locked(kv, 0, a) : NULL;
+	mc_mutex_unlock(&kv->lock);
+	if (mine != NULL)
+		tell(mine, res);
+	ask_put(a);
+}
+
+static void ask_job(void *ctx)
+{
+	struct kv_ask *a = ctx;
+	struct mc_kv *kv = a->kv;
+	bool due;
+	int r;
+
+	mc_mutex_lock(&kv->lock);
+	r = kv_ready_locked(kv);
+	if (a->begun_ns == 0)
+		a->begun_ns = mc_now_ns();
+	due = r == 0 && a->waiting && is_due_locked(kv, a->key);
+	mc_mutex_unlock(&kv->lock);
+	if (due)
+		ask_remote(a);
+	finish(a, r);
+}
+
+static struct kv_ask *ask_new(struct mc_kv *kv, const char *key,
+	void (*done)(void *ctx, int res, const struct mc_kv_attr *attr), void *ctx)
+{
+	size_t len = strlen(key);
+	struct kv_ask *a = calloc(1, sizeof(*a) + len + 1);
+
 	if (a == NULL)
 		return NULL;
 	a->kv = kv;
+	a->done = done;
+	a->ctx = ctx;
 	a->refs = 2;
-	a->known = obj != NULL;
-	if (obj != NULL)
-		memcpy(a->version, obj->version, sizeof(a->version));
 	memcpy(a->key, key, len + 1);
-	kv->n_asks++;
 	return a;
 }
 
-/* Until it is answered, or nobody should wait. */
-static void wait_for(struct ask *a)
+void mc_kv_ask(struct mc_kv *kv, const char *key,
+	void (*done)(void *ctx, int res, const struct mc_kv_attr *attr), void *ctx)
 {
-	struct mc_kv *kv = a->kv;
-	uint64_t until = mc_now_ns() + WAIT_NS;
+	struct mc_kv_attr attr;
+	struct kv_ask *a = NULL;
+	bool wanted;
+	int r;
 
 	mc_mutex_lock(&kv->lock);
-	while (!a->done && !kv->asks_late && !kv->stopping) {
-		if (mc_cond_wait_until(&kv->change, &kv->lock, until) == 0 || a->done)
-			continue;
-		kv->asks_late = true;
-		mc_cond_broadcast(&kv->change);
-	}
-	ask_put_locked(kv, a);
+	wanted = kv_key_check(key) == 0 && (kv->recovering || is_due_locked(kv, key));
 	mc_mutex_unlock(&kv->lock);
-}
-
-int mc_kv_lookup_remote(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret)
-{
-	struct ask *a;
-	int r = mc_kv_lookup(kv, key, ret);
-
-	if ((r == 0 && !ret->ask) || kv_key_check(key) < 0)
-		return r;
+	if (wanted)
+		a = ask_new(kv, key, done, ctx);
+	if (a == NULL) {
+		r = mc_kv_lookup(kv, key, &attr);
+		done(ctx, r, r == 0 ? &attr : NULL);
+		return;
+	}
 	mc_mutex_lock(&kv->lock);
-	r = kv_ready_locked(kv);
-	a = r == 0 ? begin_locked(kv, key) : NULL;
+	a->waiting = true;
+	a->begun_ns = kv->recovering ? 0 : mc_now_ns();
+	a->next = kv->waiting;
+	kv->waiting = a;
 	mc_mutex_unlock(&kv->lock);
-	if (a != NULL && kv_work_add(kv->asks, ask_job, a) < 0) {
-		mc_mutex_lock(&kv->lock);
-		kv->n_asks--;
-		mc_mutex_unlock(&kv->lock);
-		free(a);
-		a = NULL;
-	}
-	if (a != NULL)
-		wait_for(a);
-	return r < 0 ? r : mc_kv_lookup(kv, key, ret);
+	if (kv_work_add(kv->asks, ask_job, a) < 0)
+		finish(a, 0);
 }
 
 void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object *was)

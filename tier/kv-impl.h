@@ -178,6 +178,7 @@ struct kv_trouble {
 
 struct kv_work;   /* kv-work.c */
 struct kv_delete; /* kv-delete.c */
+struct kv_ask;    /* kv-ask.c */
 
 /* A key the remote did not know. */
 struct kv_absent {
@@ -191,7 +192,7 @@ struct mc_kv {
 	struct mc_slab *slab;
 	struct mc_kv_log *log; /* NULL = no NVMe */
 	struct kv_work *work;  /* for what blocks */
-	struct kv_work *asks;  /* for questions to the remote; NULL = no remote */
+	struct kv_work *asks;  /* for questions to the remote */
 	uint64_t deadline_ns;  /* length of one operation */
 	uint64_t stall_ns;     /* without any flight landing: NVMe is given up for a while */
 	struct mc_mutex lock;
@@ -225,7 +226,8 @@ struct mc_kv {
 	uint64_t copy_retry_ns MC_GUARDED_BY(lock);
 	struct kv_absent absent[KV_ABSENT] MC_GUARDED_BY(lock);
 	unsigned n_asks MC_GUARDED_BY(lock); /* questions to the remote under way */
-	bool asks_late MC_GUARDED_BY(lock);  /* one was not answered in time, and none since */
+	struct kv_ask *waiting MC_GUARDED_BY(lock);
+	bool asks_late MC_GUARDED_BY(lock); /* one was not answered in time, and none since */
 	struct kv_delete *deletes MC_GUARDED_BY(lock);
 	bool deleting MC_GUARDED_BY(lock);
 	uint64_t delete_retry_ns MC_GUARDED_BY(lock);

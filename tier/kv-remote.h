@@ -58,6 +58,8 @@ int kv_remote_path(const char *key, char *ret);
 void kv_asked_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
 /* Whether it may have another by now: its last answer is old. */
 bool kv_ask_due_locked(struct mc_kv *kv, const struct kv_object *obj) MC_REQUIRES(kv->lock);
+/* Who waited too long for an answer gets the one there is here. */
+void kv_asks_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 /* [blocks] The object is on the remote alone, and there it is another: the index learns that. */
 void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object *was);
 /* ---- kv-copy.c: remote copies of what is on NVMe, and what the log asks about its records. */

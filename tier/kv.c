@@ -249,7 +249,7 @@ int mc_kv_open(const struct mc_kv_opts *opts, struct mc_kv **ret, struct mc_err 
 		r = kv_adopt(kv);
 	if (r == 0)
 		r = kv_work_open(WORKERS, &kv->work);
-	if (r == 0 && kv->opts.remote != NULL)
+	if (r == 0)
 		r = kv_work_open(ASKERS, &kv->asks);
 	if (r == 0)
 		r = open_log(kv, err);

@@ -61,16 +61,18 @@ struct mc_kv_attr {
 	unsigned remotes;    /* copies */
 	uint64_t hits;
 	bool pinned;
-	bool ask; /* the remote was not asked for long: mc_kv_lookup_remote may know another one */
+	bool ask; /* the remote was not asked for long: mc_kv_ask may find another one */
 };
 
 /* From this node's index: 0, -ENOENT (unknown here). */
 int mc_kv_lookup(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret);
-/* [blocks] The same after the remote was asked, where that is due: of a key unknown here each
- * second, of one with a remote copy each revalidate_ms. What another node has put, replaced or
- * removed is so here then, too. A remote that does not answer within a second is not waited for:
- * the answer is what is known here. */
-int mc_kv_lookup_remote(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret);
+/* The same after the remote was asked, where that is due: of a key unknown here each second, of one
+ * with a remote copy each revalidate_ms. What another node has put, replaced or removed is so here
+ * then, too. A remote that does not answer within a second is not waited for: the answer is what is
+ * known here. attr: borrowed; NULL with -ENOENT, -ETIMEDOUT (recovery took too long), -ESHUTDOWN.
+ */
+void mc_kv_ask(struct mc_kv *kv, const char *key,
+	void (*done)(void *ctx, int res, const struct mc_kv_attr *attr), void *ctx);
 /* Calls each for the entries of directory key ("" = kv/) after position *cursor (0 = start) in a
  * stable order, until it returns non-zero; *cursor is the position after the last one it took.
  * -ENOENT, -ENOTDIR. */
