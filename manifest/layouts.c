@@ -92,6 +92,35 @@ int mc_profiles_get(
 	return res;
 }
 
+int mc_profiles_put(
+	struct mc_remote *r, const char *name, const void *text, size_t len, struct mc_err *err)
+{
+	char path[PATH_BYTES + sizeof(PROFILES)];
+	cleanup_free char *have = NULL;
+	struct mc_profile *p;
+	size_t n;
+	int res = mc_profile_parse(text, len, &p, err);
+
+	if (res < 0)
+		return res;
+	mc_profile_free(p);
+	if (!name_good(name))
+		return mc_err_set(err, -EINVAL, "\"%.64s\" cannot be a profile's name", name);
+	snprintf(path, sizeof(path), "%s/%s/%s%s", FOLDER, PROFILES, name, SUFFIX);
+	res = mc_remote_put(r, path, text, len, MC_PUT_EXCL, err);
+	if (res != -EEXIST)
+		return res;
+	if (err != NULL)
+		err->text[0] = '\0';
+	if (mc_profiles_get(r, name, &have, &n, NULL) == 0 && n == len &&
+		memcmp(have, text, len) == 0)
+		return 0;
+	return mc_err_set(err, res,
+		"there is another profile called \"%s\"; a profile never changes, give this one "
+		"another name",
+		name);
+}
+
 int mc_layouts_file(struct mc_remote *r, const char *name, struct mc_view **ret, struct mc_err *err)
 {
 	char path[PATH_BYTES];

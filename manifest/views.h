@@ -40,6 +40,10 @@ int mc_layouts_get(
 /* The same for an engine's profile: layouts/profiles/<name>.json. */
 int mc_profiles_get(
 	struct mc_remote *r, const char *name, char **ret, size_t *ret_len, struct mc_err *err);
+/* Checks a profile and publishes it. -EEXIST when the name has another one, -EINVAL for a bad name,
+ * -EBADMSG. */
+int mc_profiles_put(
+	struct mc_remote *r, const char *name, const void *text, size_t len, struct mc_err *err);
 /* The document as a file to be shown: <name>.json, entry 1 of a view. -ENOENT, -EFBIG. */
 int mc_layouts_file(
 	struct mc_remote *r, const char *name, struct mc_view **ret, struct mc_err *err);

@@ -34,6 +34,26 @@ static int list(const struct mc_options *o)
 	return r < 0 ? mc_fail(&err, r) : MC_EXIT_OK;
 }
 
+/* A profile has the name of its file. */
+static int add_profile(struct mc_remote *remote, const char *path, const void *text, size_t len,
+	struct mc_err *err)
+{
+	const char *base = strrchr(path, '/');
+	char name[MC_NAME_MAX + 1];
+	size_t n;
+	int r;
+
+	base = base != NULL ? base + 1 : path;
+	n = strlen(base);
+	if (n > 5 && strcmp(base + n - 5, ".json") == 0)
+		n -= 5;
+	snprintf(name, sizeof(name), "%.*s", (int)n, base);
+	r = mc_profiles_put(remote, name, text, len, err);
+	if (r == 0)
+		printf("%s: a profile, for layouts that name it in emit.profile\n", name);
+	return r;
+}
+
 static int add(const struct mc_options *o, const char *path)
 {
 	cleanup_free char *text = NULL;
@@ -41,19 +61,22 @@ static int add(const struct mc_options *o, const char *path)
 	struct mc_err err = {0};
 	struct mc_remote *remote;
 	size_t len;
-	int r = mc_read_file(path, MC_LAYOUT_MAX_BYTES, &text, &len, &err);
+	int r = mc_read_file(path, MC_PROFILE_MAX_BYTES, &text, &len, &err);
 
 	if (r < 0)
 		return mc_fail(&err, r);
 	r = mc_open_remote(o, &remote);
 	if (r != 0)
 		return r;
-	r = mc_layouts_put(remote, NULL, text, len, name, &err);
+	if (memmem(text, len, "\"engine-profile\"", 16) != NULL) {
+		r = add_profile(remote, path, text, len, &err);
+	} else {
+		r = mc_layouts_put(remote, NULL, text, len, name, &err);
+		if (r == 0)
+			printf("%s: views/ORG/MODEL/%s\n", name, name);
+	}
 	mc_remote_close(remote);
-	if (r < 0)
-		return mc_fail(&err, r);
-	printf("%s: views/ORG/MODEL/%s\n", name, name);
-	return MC_EXIT_OK;
+	return r < 0 ? mc_fail(&err, r) : MC_EXIT_OK;
 }
 
 /* Bytes of a rank's tensors. */

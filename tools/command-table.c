@@ -58,7 +58,8 @@ static const char layout_details[] =
 	"check: reads it and, with --model, compiles it, compares each rank with the profile (its\n"
 	"own or --profile) and prints what each rank holds.\n"
 	"show: the same and the rule that holds for each tensor.\n"
-	"add: registers a document with the remote; it is then a directory of every view.\n"
+	"add: registers a document with the remote; it is then a directory of every view. An\n"
+	"engine's profile is registered under its file's name.\n"
 	"ls: the registered layouts.\n";
 
 static const char plan_details[] =

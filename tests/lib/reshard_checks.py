@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), HERE]
 import checkpoints  # noqa: E402
+import fake_engine  # noqa: E402
 import models  # noqa: E402
 import mooncake  # noqa: E402
 import view_checks  # noqa: E402
@@ -202,6 +203,32 @@ def stacked():
     print("fused and stacked experts are a source again")
 
 
+def profiles():
+    """A profile written from an engine: checked, registered, and what a layout must fit."""
+    packages = fake_engine.write(f"{TOP}/packages")
+    path, model = f"{TOP}/written.json", f"{TOP}/src/llama"
+    subprocess.run([sys.executable, "-B", f"{HERE}/../../tools/write-profile.py", "vllm", model, "-o", path],
+                   env=dict(os.environ, PYTHONPATH=packages), check=True)
+    check_args = ["layout", "check", "tp1-vllm", "--model", model]
+    assert "profile vllm-llama: every rank holds its" in run(*check_args)
+    assert f"profile {path}: every rank holds its" in run(*check_args, "--profile", path)
+    assert "dimension 0 is" in run("layout", "check", "tp2-vllm", "--model", model, "--profile", path, code=1)
+    assert "--profile needs --model" in run("layout", "check", "tp2", "--profile", path, code=2)
+    assert "nobody.json: No such file" in run(*check_args, "--profile", "nobody", code=1)
+    with open(path, encoding="utf-8") as f:
+        written = json.load(f)
+    assert run("layout", "add", path).startswith("written: a profile")
+    assert run("layout", "add", path).startswith("written: a profile")
+    assert "written:" not in run("layout", "ls")
+    assert "profile written: every" in run(*check_args, "--profile", "written")
+    written["tensors"]["model.norm.weight"]["dtype"] = "F32"
+    other = document("written-other", written)
+    assert "model.norm.weight: type BF16, in the profile F32" in run(*check_args, "--profile", other, code=1)
+    shutil.copy(other, path)
+    assert "another profile" in run("layout", "add", path, code=1)
+    print("a profile that an engine wrote, checked and registered")
+
+
 def main():
     print(f"seed {SEED}")
     for name in ("remote", "out", "src"):
@@ -212,6 +239,7 @@ def main():
     sharded()
     from_mooncake(rng)
     bad_payload(rng)
+    profiles()
     shutil.rmtree(f"{TOP}/out")
 
 
