@@ -16,7 +16,7 @@ meson install -C "$MC_BUILD" --no-rebuild >"$MC_TMP/out" 2>&1 || { cat "$MC_TMP/
 fact 'program, helpers, unit, manual pages, completion, schema and presets are installed'
 for file in bin/mooncakefs sbin/mount.fuse.mooncakefs sbin/umount.fuse.mooncakefs \
 	lib/systemd/system/mooncakefs@.service share/bash-completion/completions/mooncakefs \
-	share/mooncakefs/mooncakefs.schema.json share/mooncakefs/presets/llama.json \
+	share/mooncakefs/mooncakefs.schema.json share/mooncakefs/write-profile.py share/mooncakefs/presets/llama.json \
 	share/man/man1/mooncakefs.1 share/man/man5/mooncakefs.json.5 share/man/man5/mooncakefs-layout.5 \
 	share/man/man5/mooncakefs-remote.5 share/man/man8/mooncakefs-service.8 \
 	share/man/man8/mount.fuse.mooncakefs.8; do

@@ -29,4 +29,5 @@ verb=\$1; shift
 exec "$MC_BUILD/tests/tcp-proxy" "\$verb" "$proxy_dir" "\$@"
 END
 chmod +x "$MC_TMP/counter"
+echo 'fact: a reshard that is killed is resumed by the same command, and reads little twice'
 python3 -B "$(dirname "$0")/lib/reshard_kill.py" "$MC_BUILD/mooncakefs" "$MC_TMP" "$direct" "$url" "$MC_TMP/counter" "$@"

@@ -1,7 +1,7 @@
 """`mooncakefs reshard` from revisions, from its own results and from Mooncake's manifests, against the
 independent slicer.
 
-reshard_checks.py PROGRAM DIR [SEED]
+reshard_checks.py PROGRAM DIR CHECK… [SEED]; checks that use what an earlier one imported come after it
 """
 import json
 import os
@@ -20,7 +20,9 @@ import mooncake  # noqa: E402
 import view_checks  # noqa: E402
 
 PROGRAM, TOP = sys.argv[1:3]
-SEED = int(sys.argv[3]) if len(sys.argv) > 3 else random.SystemRandom().randrange(1 << 32)
+CHECKS = [a for a in sys.argv[3:] if not a.isdigit()]
+SEED = next((int(a) for a in sys.argv[3:] if a.isdigit()), random.SystemRandom().randrange(1 << 32))
+RNG = random.Random(SEED)
 REMOTE = ["--remote", f"dir:{TOP}/remote"]
 
 
@@ -95,10 +97,10 @@ def weights(rng, model):
     return path, root, sum(map(len, files))
 
 
-def from_mooncake(rng):
+def from_mooncake():
     """Payload files → reshard → the slicer's bytes; config.json comes from a directory or a revision."""
     for model, mesh, other in (("qwen-moe", "tp4-ep2", "tp2-pp2"), ("deepseek-v3", "tp4-pp2", "tp1")):
-        path, root, size = weights(rng, model)
+        path, root, size = weights(RNG, model)
         view_checks.make(model, f"{TOP}/src/{model}")
         of = f"{TOP}/src/{model}" if model == "qwen-moe" else f"acme/{model}"
         if of.startswith("acme/"):
@@ -116,8 +118,8 @@ def from_mooncake(rng):
     print("payload files of Mooncake's manifests under two layouts")
 
 
-def bad_payload(rng):
-    path, root, _size = weights(rng, "tied")
+def bad_payload():
+    path, root, _size = weights(RNG, "tied")
     more = ["--payload-root", root, "--model", f"{TOP}/src/tied"]
     view_checks.make("tied", f"{TOP}/src/tied")
     for args, code, text in (
@@ -233,13 +235,8 @@ def main():
     print(f"seed {SEED}")
     for name in ("remote", "out", "src"):
         os.makedirs(f"{TOP}/{name}")
-    rng = random.Random(SEED)
-    chains()
-    stacked()
-    sharded()
-    from_mooncake(rng)
-    bad_payload(rng)
-    profiles()
+    for check_name in CHECKS:
+        globals()[check_name]()
     shutil.rmtree(f"{TOP}/out")
 
 
