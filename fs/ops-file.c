@@ -164,8 +164,12 @@ static void read_begin(
 	x->fs = fs;
 	x->place = mc_place_ref(n->place);
 	x->entry = n->entry;
-	x->read = (struct mc_file_read){
-		.file = mc_file_ref(file), .off = off, .len = len, .done = read_done, .ctx = x};
+	x->read = (struct mc_file_read){.file = mc_file_ref(file),
+		.off = off,
+		.len = len,
+		.direct = true,
+		.done = read_done,
+		.ctx = x};
 	atomic_fetch_add_explicit(&fs->counters.reads, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&fs->counters.read_bytes, len, memory_order_relaxed);
 	mc_call_begin(&fs->calls, &x->call, req);

@@ -7,6 +7,8 @@
 
 #include "tier/cleanup.h"
 
+#define MAX_STRETCH (64 * MC_BLOCK_SIZE) /* bytes of data told at once */
+
 struct out {
 	struct mc_plan *plan;
 	struct mc_file *const *files;
@@ -259,7 +261,8 @@ int mc_view_file_next_data(
 			return -ENXIO;
 		off = f->segment[i].off;
 	}
-	while (i < f->n_segments &&
+	/* Asked for each block that is read, so what follows is not looked at to its end. */
+	while (i < f->n_segments && f->segment[i].off < off + MAX_STRETCH &&
 		(f->segment[i].off <= off || data_from(f, i) - data_to(f, i) < MC_BLOCK_SIZE))
 		i++;
 	*ret_start = off;

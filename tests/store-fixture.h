@@ -142,3 +142,20 @@ static inline void read_copy(struct mc_file *f, uint64_t off, uint32_t len, uint
 	}
 	mc_file_read_end(&s.r);
 }
+
+static inline struct mc_store_stats stats(struct place *p)
+{
+	struct mc_store_stats st;
+
+	mc_store_stats(p->store, &st);
+	return st;
+}
+
+static inline struct pattern make_pattern(const struct place *p, const char *name, uint64_t size)
+{
+	struct pattern pat = {
+		.dir = p->remote_dir, .name = name, .size = size, .bad_block = UINT64_MAX};
+
+	pattern_write(&pat);
+	return pat;
+}

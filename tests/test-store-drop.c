@@ -7,15 +7,6 @@
 
 #define TAIL 12345u
 
-static struct pattern make_pattern(const struct place *p, const char *name, uint64_t size)
-{
-	struct pattern pat = {
-		.dir = p->remote_dir, .name = name, .size = size, .bad_block = UINT64_MAX};
-
-	pattern_write(&pat);
-	return pat;
-}
-
 static struct mc_file_id id_of(const struct pattern *pat)
 {
 	struct mc_source *src = pattern_source(pat);

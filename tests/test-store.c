@@ -21,23 +21,6 @@ static void read_whole(struct mc_file *f, const struct pattern *pat)
 		ck_assert_int_eq(read_check(f, pat, off, mc_block_len(pat->size, off / MIB)), 0);
 }
 
-static struct mc_store_stats stats(struct place *p)
-{
-	struct mc_store_stats st;
-
-	mc_store_stats(p->store, &st);
-	return st;
-}
-
-static struct pattern make_pattern(struct place *p, const char *name, uint64_t size)
-{
-	struct pattern pat = {
-		.dir = p->remote_dir, .name = name, .size = size, .bad_block = UINT64_MAX};
-
-	pattern_write(&pat);
-	return pat;
-}
-
 START_TEST(any_range_reads_right_and_again_from_memory)
 {
 	static const struct {
@@ -405,102 +388,6 @@ START_TEST(a_stream_of_more_than_the_memory_is_fetched_once)
 }
 END_TEST
 
-/* A derived file: a matrix of rows × width bytes cut to columns [from, from + n) of another file.
- */
-struct cut {
-	struct mc_source base;
-	struct mc_file *of; /* owned */
-	uint64_t width, from, n, rows;
-};
-
-static int cut_plan(const struct mc_source *base, uint64_t off, uint32_t len, struct mc_plan *plan)
-{
-	const struct cut *c = (const struct cut *)base;
-	int r = 0;
-
-	while (len > 0 && r == 0) {
-		uint64_t row = off / c->n, in = off % c->n;
-		struct mc_strides s = {.inner = c->n - in < len ? c->n - in : len};
-
-		if (in == 0 && len >= c->n) {
-			s.rank = 1;
-			s.count[0] = len / c->n;
-			s.stride[0] = c->width;
-		}
-		r = mc_plan_add_file(plan, c->of, row * c->width + c->from + in, &s);
-		off += s.inner * (s.rank > 0 ? s.count[0] : 1);
-		len -= (uint32_t)(s.inner * (s.rank > 0 ? s.count[0] : 1));
-	}
-	return r;
-}
-
-static int cut_next_data(
-	const struct mc_source *base, uint64_t off, uint64_t *ret_start, uint64_t *ret_end)
-{
-	*ret_start = off;
-	*ret_end = base->id.size;
-	return off < base->id.size ? 0 : -ENXIO;
-}
-
-static void cut_release(struct mc_source *base)
-{
-	mc_file_put(((struct cut *)base)->of);
-	free(base);
-}
-
-static struct mc_file *cut_open(struct place *p, struct mc_file *of, struct cut like)
-{
-	static const struct mc_source_ops ops = {cut_plan, NULL, cut_next_data, cut_release};
-	struct cut *c = malloc(sizeof(*c));
-	struct mc_file *f;
-	char name[64];
-
-	ck_assert_ptr_nonnull(c);
-	*c = like;
-	c->base.ops = &ops;
-	c->base.id.size = c->n * c->rows;
-	c->of = mc_file_ref(of);
-	snprintf(name, sizeof(name), "cut %d", (int)c->from);
-	ck_assert_int_eq(mc_sha256(name, strlen(name), c->base.id.digest), 0);
-	ck_assert_int_eq(mc_store_file_get(p->store, &c->base, &f), 0);
-	return f;
-}
-
-START_TEST(derived_blocks_are_gathered_and_their_sources_fetched_once)
-{
-	static const struct cut t[] = {{.width = 2048, .from = 256, .n = 256, .rows = 14000},
-		{.width = 57344, .from = 7168, .n = 7168, .rows = 500},
-		{.width = 3 * MIB + 8, .from = MIB - 3, .n = MIB + 11, .rows = 9}};
-
-	for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++) {
-		uint64_t size = t[i].n * t[i].rows;
-		struct place p;
-		struct pattern pat;
-		struct mc_file *of, *f;
-		uint8_t *got = malloc(size);
-
-		place_make(&p);
-		pat = make_pattern(&p, "v", t[i].width * t[i].rows);
-		place_open(&p, 128 * MIB, 0);
-		of = file_open(&p, &pat);
-		f = cut_open(&p, of, t[i]);
-		mc_file_put(of);
-		ck_assert_ptr_nonnull(got);
-		for (uint64_t off = 0; off < size; off += MIB)
-			read_copy(f, off, mc_block_len(size, off / MIB), got + off);
-		for (uint64_t row = 0; row < t[i].rows; row++)
-			ck_assert(pattern_equal(
-				&pat, row * t[i].width + t[i].from, got + row * t[i].n, t[i].n));
-		ck_assert_uint_le(stats(&p).fetched_bytes, pat.size);
-		mc_file_put(f);
-		place_close(&p, false);
-		ck_assert_int_eq(pattern_live, 0);
-		place_remove(&p);
-		free(got);
-	}
-}
-END_TEST
-
 /* A source whose release opens the file anew and reads it. */
 struct reopening {
 	struct mc_source base;
@@ -636,7 +523,6 @@ END_TEST
 
 SUITE_MAIN("store", more_files_are_resident_than_descriptors_allowed,
 	a_file_opened_again_while_it_leaves_keeps_its_bytes,
-	derived_blocks_are_gathered_and_their_sources_fetched_once,
 	any_range_reads_right_and_again_from_memory, sixteen_readers_cost_the_remote_one_copy,
 	sixty_four_readers_of_three_times_the_memory_stay_within_it,
 	what_left_memory_is_read_from_nvme_not_from_the_remote,

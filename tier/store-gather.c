@@ -27,7 +27,7 @@ struct cursor {
 	uint64_t index[MC_PLAN_DIMS]; /* of the loops */
 	uint64_t run;                 /* bytes, where the current run begins in the source */
 	uint64_t in_run;              /* bytes of it done */
-	uint8_t *dst;
+	uint64_t at;                  /* bytes of the plan that lie behind it */
 };
 
 struct gather;
@@ -41,6 +41,7 @@ struct step {
 
 struct gather {
 	const struct mc_plan *plan;
+	uint8_t *dst;
 	void (*done)(void *ctx, int res);
 	void *ctx;
 	struct mc_mutex lock;
@@ -56,7 +57,7 @@ struct gather {
 static void settle(const struct mc_plan *plan, struct cursor *c)
 {
 	while (c->piece < plan->n && plan->pieces[c->piece].kind != MC_PIECE_FILE)
-		c->dst += plan->pieces[c->piece++].len;
+		c->at += plan->pieces[c->piece++].len;
 	memset(c->index, 0, sizeof(c->index));
 	c->in_run = 0;
 	c->run = c->piece < plan->n ? plan->pieces[c->piece].off : 0;
@@ -77,10 +78,10 @@ static bool next_run(const struct mc_strides *s, struct cursor *c)
 }
 
 /*
- * Goes over all bytes from the cursor on that lie in the block the cursor is in; copies them from
- * base, that block's bytes, unless base is NULL.
+ * Goes over all bytes from the cursor on that lie in the block the cursor is in; copies them to dst
+ * from base, that block's bytes, unless base is NULL.
  */
-static void walk(const struct mc_plan *plan, struct cursor *c, const uint8_t *base)
+static void walk(const struct mc_plan *plan, struct cursor *c, uint8_t *dst, const uint8_t *base)
 {
 	const struct mc_file *file = plan->pieces[c->piece].file;
 	uint64_t start = (c->run + c->in_run) & ~(MC_BLOCK_SIZE - 1);
@@ -88,16 +89,16 @@ static void walk(const struct mc_plan *plan, struct cursor *c, const uint8_t *ba
 
 	while (c->piece < plan->n && plan->pieces[c->piece].file == file) {
 		const struct mc_strides *s = &plan->pieces[c->piece].strides;
-		uint64_t at = c->run + c->in_run;
+		uint64_t from = c->run + c->in_run;
 		uint64_t n = s->inner - c->in_run;
 
-		if (at < start || at >= end)
+		if (from < start || from >= end)
 			return;
-		if (n > end - at)
-			n = end - at;
+		if (n > end - from)
+			n = end - from;
 		if (base != NULL)
-			memcpy(c->dst, base + (at - start), n);
-		c->dst += n;
+			memcpy(dst + c->at, base + (from - start), n);
+		c->at += n;
 		c->in_run += n;
 		if (c->in_run < s->inner)
 			return;
@@ -117,7 +118,7 @@ static void step_done(struct mc_file_read *r, int res)
 	bool mine;
 
 	if (res == 0) {
-		walk(g->plan, &st->at, r->iov[0].iov_base);
+		walk(g->plan, &st->at, g->dst, r->iov[0].iov_base);
 		mc_file_read_end(r);
 	}
 	mc_mutex_lock(&g->lock);
@@ -154,9 +155,10 @@ static struct step *take_step_locked(struct gather *g) MC_REQUIRES(g->lock)
 	st->read = (struct mc_file_read){.file = p->file,
 		.off = block << MC_BLOCK_SHIFT,
 		.len = mc_block_len(mc_file_id(p->file)->size, block),
+		.planned = true,
 		.done = step_done,
 		.ctx = st};
-	walk(g->plan, &g->next, NULL);
+	walk(g->plan, &g->next, NULL, NULL);
 	g->running++;
 	return st;
 }
@@ -191,6 +193,23 @@ bool mc_gather_wanted(const struct mc_plan *plan)
 	return false;
 }
 
+bool mc_gather_blocks(const struct mc_plan *plan,
+	bool (*each)(void *ctx, struct mc_file *src, uint64_t block), void *ctx)
+{
+	struct cursor c = {0};
+
+	settle(plan, &c);
+	while (c.piece < plan->n) {
+		struct mc_file *src = plan->pieces[c.piece].file;
+		uint64_t block = (c.run + c.in_run) >> MC_BLOCK_SHIFT;
+
+		if (!each(ctx, src, block))
+			return false;
+		walk(plan, &c, NULL, NULL);
+	}
+	return true;
+}
+
 int mc_gather_start(
 	const struct mc_plan *plan, uint8_t *dst, void (*done)(void *ctx, int res), void *ctx)
 {
@@ -202,7 +221,7 @@ int mc_gather_start(
 	g->plan = plan;
 	g->done = done;
 	g->ctx = ctx;
-	g->next.dst = dst;
+	g->dst = dst;
 	settle(plan, &g->next);
 	g->pumping = true;
 	pump(g);

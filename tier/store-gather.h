@@ -9,6 +9,10 @@
 
 /* Whether the plan has FILE pieces. */
 bool mc_gather_wanted(const struct mc_plan *plan);
+/* Calls each for every block of a source that the plan needs, in its order, a block perhaps more
+ * than once; false from it stops and is returned. */
+bool mc_gather_blocks(const struct mc_plan *plan,
+	bool (*each)(void *ctx, struct mc_file *src, uint64_t block), void *ctx);
 /*
  * Fills the FILE pieces' places in dst, which is laid out as the whole plan. plan and dst are
  * borrowed until done ran: exactly once, from any thread, perhaps before the call returns; res 0 or

@@ -101,6 +101,13 @@ struct mc_file {
 	struct mc_streams streams;
 };
 
+/* How much of a derived file was read without an image, by a hash of its identity. */
+struct mc_seen {
+	uint64_t hash;
+	uint64_t bytes;
+};
+#define MC_SEEN 256
+
 struct mc_store {
 	struct mc_store_opts opts;
 	struct mc_dram *dram;
@@ -134,7 +141,10 @@ struct mc_store {
 	struct mc_queue verify;      /* NVMe images to read through, for the verifier */
 	unsigned sleeping;           /* workers with nothing to do */
 	unsigned in_flight;          /* jobs started and not finished, but for: */
-	unsigned gathering;     /* jobs of derived files, which wait for jobs of the other kind */
+	unsigned gathering; /* jobs of derived files, which wait for jobs of the other kind */
+	struct mc_seen seen[MC_SEEN];
+	struct mc_buffer_link *buffers; /* that nobody uses; owned */
+	unsigned n_buffers;
 	unsigned turns;         /* left to give; see T3 */
 	unsigned behind_blocks; /* blocks on their way to NVMe */
 	uint64_t kept_bytes[2]; /* of files that are pinned or have passthrough openers, whole */
@@ -234,6 +244,8 @@ unsigned mc_store_max_idle(void);
 /* A block came (or failed): moves the reads that wait for nothing else to *ret_ready. */
 void mc_read_block_done_locked(struct mc_store *s, struct mc_pair *p, unsigned i, int res,
 	struct mc_file_wait **ret_ready) MC_REQUIRES(s->lock);
+/* Has an absent block fetched before anybody asks; false when enough is queued already. */
+bool mc_read_fetch_ahead(struct mc_file *f, uint64_t block) MC_EXCLUDES(f->store->lock);
 /* Goes on with those reads. */
 void mc_read_resume(struct mc_file_wait *ready);
 

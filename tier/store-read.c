@@ -5,7 +5,7 @@
  * otherwise it pins nothing (T3), waits on those that are not, and looks again when the last of
  * them has come.
  */
-#include "tier/store-impl.h"
+#include "tier/store-through.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -182,29 +182,33 @@ static void read_try(struct mc_file_read *r, bool first)
 		finish_error(r);
 }
 
+bool mc_read_fetch_ahead(struct mc_file *f, uint64_t block)
+{
+	struct mc_store *s = f->store;
+	struct mc_pair_block *blk;
+	bool full;
+
+	if (mc_file_block_is_hole(f, block))
+		return true;
+	mc_mutex_lock(&s->lock);
+	blk = block_of(f, block);
+	full = s->prefetch.n >= s->max_prefetch || s->derive.n >= s->max_gathering ||
+		s->no_room.n > 0;
+	if (!full && (blk == NULL || blk->state == MC_BLK_ABSENT) &&
+		mc_fetch_block_locked(s, f, block, true,
+			mc_now_ns() + s->opts.deadline_ms * UINT64_C(1000000)) == 0)
+		s->st.prefetched++;
+	mc_mutex_unlock(&s->lock);
+	return !full;
+}
+
 /* Starts what the file's streams say should be fetched before it is asked for. */
 static void fetch_ahead(struct mc_file *f, uint64_t first, uint32_t n)
 {
-	struct mc_store *s = f->store;
+	bool more = true;
 
-	for (uint64_t b = first; b < first + n && b < f->blocks; b++) {
-		struct mc_pair_block *blk;
-		bool full;
-
-		if (mc_file_block_is_hole(f, b))
-			continue;
-		mc_mutex_lock(&s->lock);
-		blk = block_of(f, b);
-		full = s->prefetch.n >= s->max_prefetch || s->derive.n >= s->max_gathering ||
-			s->no_room.n > 0;
-		if (!full && (blk == NULL || blk->state == MC_BLK_ABSENT) &&
-			mc_fetch_block_locked(s, f, b, true,
-				mc_now_ns() + s->opts.deadline_ms * UINT64_C(1000000)) == 0)
-			s->st.prefetched++;
-		mc_mutex_unlock(&s->lock);
-		if (full)
-			break;
-	}
+	for (uint64_t b = first; more && b < first + n && b < f->blocks; b++)
+		more = mc_read_fetch_ahead(f, b);
 }
 
 void mc_file_read(struct mc_file_read *r)
@@ -212,7 +216,8 @@ void mc_file_read(struct mc_file_read *r)
 	struct mc_file *f = mc_file_ref(r->file); /* fetch_ahead runs after done may have run */
 	struct mc_store *s = f->store;
 	uint64_t ahead = 0;
-	uint32_t n;
+	uint32_t n = 0;
+	bool through;
 
 	assert(r->len > 0 && r->off + r->len <= f->id.size && n_blocks(r) <= MC_READ_IOV);
 	r->deadline_ns = mc_now_ns() + s->opts.deadline_ms * UINT64_C(1000000);
@@ -221,13 +226,21 @@ void mc_file_read(struct mc_file_read *r)
 	r->tries = 0;
 	r->turn = false;
 	r->res = 0;
+	r->through = NULL;
 	mc_mutex_lock(&s->lock);
 	s->st.reads++;
 	s->st.read_bytes += r->len;
-	n = mc_streams_note(&f->streams, r->off, r->len, s->max_window, &ahead);
+	if (!r->planned)
+		n = mc_streams_note(&f->streams, r->off, r->len, s->max_window, &ahead);
+	through = mc_through_wanted_locked(s, r);
 	mc_mutex_unlock(&s->lock);
-	read_try(r, true);
-	if (n > 0)
+	if (through)
+		mc_through_start(r);
+	else
+		read_try(r, true);
+	if (n > 0 && through)
+		mc_through_ahead(f, ahead, n);
+	else if (n > 0)
 		fetch_ahead(f, ahead, n);
 	mc_file_put(f);
 }
@@ -236,6 +249,10 @@ void mc_file_read_end(struct mc_file_read *r)
 {
 	struct mc_store *s = r->file->store;
 
+	if (r->through != NULL) {
+		mc_through_end(r);
+		return;
+	}
 	mc_mutex_lock(&s->lock);
 	unpin_locked(s, r);
 	mc_mutex_unlock(&s->lock);

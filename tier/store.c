@@ -5,7 +5,7 @@
  * fewer than max_in_flight are under way. The keeper thread does what must not delay a reader:
  * looking at held images again and waking jobs that wait for memory.
  */
-#include "tier/store-impl.h"
+#include "tier/store-through.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -276,6 +276,7 @@ static void store_free(struct mc_store *s, bool keep_dram)
 		sched_yield();
 	if (s->hash != NULL)
 		mc_file_free_all(s);
+	mc_through_free_all(s);
 	if (s->nvme != NULL)
 		mc_nvme_close(s->nvme);
 	if (s->dram != NULL)

@@ -75,6 +75,8 @@ struct mc_file_read {
 	uint32_t len;
 	void (*done)(struct mc_file_read *r, int res);
 	void *ctx;
+	bool direct;  /* bytes of a derived file need not become resident; see store-through.h */
+	bool planned; /* the caller knows what comes next: no stream is looked for */
 	struct iovec iov[MC_READ_IOV];
 	unsigned n_iov;
 	/* The store's. */
@@ -83,10 +85,11 @@ struct mc_file_read {
 		struct mc_file_read *read;
 	} wait[MC_READ_IOV];
 	uint64_t deadline_ns;
-	unsigned waiting; /* blocks not there yet */
-	unsigned pinned;  /* bit i: block i is pinned while the others are looked at */
-	unsigned tries;   /* times it had to wait */
-	bool turn;        /* may keep its pins while it waits */
+	unsigned waiting;           /* blocks not there yet */
+	unsigned pinned;            /* bit i: block i is pinned while the others are looked at */
+	unsigned tries;             /* times it had to wait */
+	bool turn;                  /* may keep its pins while it waits */
+	struct mc_through *through; /* served without an image */
 	int res;
 };
 void mc_file_read(struct mc_file_read *r);
