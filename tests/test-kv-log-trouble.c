@@ -2,57 +2,15 @@
  * The KV log in trouble: failed writes and syncs, a disk full from outside, a spent error budget,
  * flipped and misdirected bytes in every file.
  */
+#include "tests/io-switch.h"
 #include "tests/kv-log-fixture.h"
 #include "tests/suite.h"
-#include "tier/io.h"
 
 #define CAPACITY (32 * MIB)
 
-/* The kernel's table, but what is switched on here fails. */
-struct trouble {
-	struct mc_io io; /* first */
-	bool syncs, writes, space;
-	unsigned once; /* so many fdatasyncs fail, then none */
-	unsigned failed;
-};
-
-static struct trouble trouble;
+static struct io_switch trouble;
 static char *dir;
 static struct kv_owner owner;
-
-static int bad_fdatasync(const struct mc_io *io, int fd)
-{
-	(void)io;
-	if (__atomic_load_n(&trouble.syncs, __ATOMIC_RELAXED) ||
-		__atomic_load_n(&trouble.once, __ATOMIC_RELAXED) > 0) {
-		if (!trouble.syncs)
-			__atomic_sub_fetch(&trouble.once, 1, __ATOMIC_RELAXED);
-		__atomic_add_fetch(&trouble.failed, 1, __ATOMIC_RELAXED);
-		return -EIO;
-	}
-	return mc_io_real()->fdatasync(mc_io_real(), fd);
-}
-
-static int64_t bad_pwrite(const struct mc_io *io, int fd, const void *buf, size_t len, uint64_t off)
-{
-	(void)io;
-	if (__atomic_load_n(&trouble.writes, __ATOMIC_RELAXED))
-		return -EIO;
-	return mc_io_real()->pwrite(mc_io_real(), fd, buf, len, off);
-}
-
-static int bad_fallocate(const struct mc_io *io, int fd, int mode, uint64_t off, uint64_t len)
-{
-	(void)io;
-	if (__atomic_load_n(&trouble.space, __ATOMIC_RELAXED))
-		return -ENOSPC;
-	return mc_io_real()->fallocate(mc_io_real(), fd, mode, off, len);
-}
-
-static void set_bool(bool *what, bool value)
-{
-	__atomic_store_n(what, value, __ATOMIC_RELAXED);
-}
 
 static struct mc_kv_log *open_log(void)
 {
@@ -67,10 +25,7 @@ static struct mc_kv_log *open_log(void)
 
 static struct mc_kv_log *start(void)
 {
-	trouble = (struct trouble){.io = *mc_io_real()};
-	trouble.io.fdatasync = bad_fdatasync;
-	trouble.io.pwrite = bad_pwrite;
-	trouble.io.fallocate = bad_fallocate;
+	io_switch_init(&trouble);
 	dir = tier_dir_make("/var/tmp");
 	return open_log();
 }
@@ -134,12 +89,12 @@ START_TEST(a_spent_error_budget_bypasses_until_a_probe_succeeds)
 	unsigned n = 0;
 
 	ck_assert_int_eq(kv_put(log, &owner, "a", 1, 5000), 0);
-	set_bool(&trouble.syncs, true);
+	trouble.syncs = -EIO;
 	while (!kv_stats(log).bypassed && n++ < 100)
 		ck_assert_int_eq(kv_put(log, &owner, "b", 2, 5000), -EIO);
 	ck_assert(kv_stats(log).bypassed);
 	ck_assert_int_eq(kv_check(log, &owner, "a", 1), 0);
-	set_bool(&trouble.syncs, false);
+	trouble.syncs = 0;
 	while (kv_stats(log).bypassed)
 		mc_kv_log_sync(log);
 	ck_assert_int_eq(kv_put(log, &owner, "b", 3, 5000), 0);
@@ -156,14 +111,14 @@ START_TEST(a_disk_full_from_outside_is_enospc_and_harmless)
 	struct mc_kv_log *log = start();
 
 	ck_assert_int_eq(kv_put(log, &owner, "a", 1, 200000), 0);
-	set_bool(&trouble.space, true);
+	trouble.space = -ENOSPC;
 	ck_assert_int_eq(kv_put(log, &owner, "b", 2, 200000), 0); /* the open segment has room */
 	ck_assert_int_eq(mc_kv_log_seal(log), 0);
 	ck_assert_int_eq(kv_put(log, &owner, "c", 3, 200000), -ENOSPC);
 	ck_assert_int_eq(kv_put(log, &owner, "image", 4, 2 * MIB), -ENOSPC);
 	ck_assert_int_eq(kv_check(log, &owner, "a", 1), 0);
 	ck_assert(!kv_stats(log).bypassed);
-	set_bool(&trouble.space, false);
+	trouble.space = 0;
 	ck_assert_int_eq(kv_put(log, &owner, "c", 3, 200000), 0);
 	ck_assert_int_eq(kv_put(log, &owner, "image", 4, 2 * MIB), 0);
 	log = restart(log);

@@ -117,9 +117,7 @@ static int put(struct copy *c)
 	if (c->res == NULL)
 		r = read_nvme(c, &own);
 	else
-		map = kv_res_map(kv, c->res, obj->size);
-	if (r == 0 && own == NULL && map == NULL)
-		r = -ENOMEM;
+		r = kv_res_map(kv, c->res, obj->size, &map);
 	if (r == 0)
 		r = kv_remote_put(kv, &meta, map != NULL ? map : own, c->res);
 	if (map != NULL)

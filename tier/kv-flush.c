@@ -17,8 +17,6 @@
 /* Clients put under a temporary name, which they rename at once: a rename waits for the flush of
  * what it renames, so an object stays here for a while first. */
 #define REST_NS UINT64_C(200000000)
-#define RETRY_NS UINT64_C(500000000)
-#define BYPASS_NS UINT64_C(5000000000)
 
 struct flight {
 	struct mc_kv_item item;
@@ -31,15 +29,21 @@ struct flight {
 	char key[];
 };
 
-void kv_dirty_add_locked(struct mc_kv *kv, struct kv_res *r)
+static void insert_locked(struct mc_kv *kv, struct kv_res *r, struct kv_res *before)
+	MC_REQUIRES(kv->lock)
 {
 	assert(r->next == NULL);
-	r->dirty_ns = mc_now_ns();
-	r->prev = kv->dirty_list.prev;
-	r->next = &kv->dirty_list;
+	r->prev = before->prev;
+	r->next = before;
 	r->prev->next = r;
-	kv->dirty_list.prev = r;
+	before->prev = r;
 	mc_cond_signal(&kv->flush);
+}
+
+void kv_dirty_add_locked(struct mc_kv *kv, struct kv_res *r)
+{
+	r->dirty_ns = mc_now_ns();
+	insert_locked(kv, r, &kv->dirty_list);
 }
 
 void kv_dirty_remove_locked(struct mc_kv *kv, struct kv_res *r)
@@ -91,11 +95,11 @@ static void landed_locked(struct mc_kv *kv, struct flight *f, const struct mc_kv
 static void failed_locked(struct mc_kv *kv, struct flight *f, bool nvme) MC_REQUIRES(kv->lock)
 {
 	f->obj->state = MC_KV_DIRTY;
-	kv_dirty_add_locked(kv, f->res);
-	kv->retry_ns = mc_now_ns() + RETRY_NS;
+	insert_locked(kv, f->res, kv->dirty_list.next); /* it has rested */
+	kv->retry_at = mc_now_ns() + kv->retry_ns;
 	if (nvme && kv->opts.remote != NULL) { /* the tier below that one */
-		kv->retry_ns = 0;
-		kv->bypass_ns = mc_now_ns() + BYPASS_NS;
+		kv->retry_at = 0;
+		kv->bypass_ns = mc_now_ns() + KV_BYPASS * kv->retry_ns;
 	}
 }
 
@@ -209,10 +213,13 @@ static void start(struct mc_kv *kv, struct flight **flights, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		struct flight *f = flights[i];
 
-		f->item.buf = kv_res_map(kv, f->res, f->item.meta.size);
-		f->mapped = f->item.buf != NULL;
-		if (!f->mapped)
-			land(f, -ENOMEM, NULL);
+		char *map;
+		int r = kv_res_map(kv, f->res, f->item.meta.size, &map);
+
+		f->mapped = r == 0;
+		f->item.buf = r == 0 ? map : NULL;
+		if (r < 0)
+			land(f, r, NULL);
 		else if (!f->remote)
 			items[n_items++] = &f->item;
 		else if (kv_work_add(kv->work, remote_job, f) < 0)
@@ -236,7 +243,7 @@ static bool to_remote_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 
 static bool may_fly_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 {
-	if (kv->recovering || mc_now_ns() < kv->retry_ns)
+	if (kv->recovering || mc_now_ns() < kv->retry_at)
 		return false;
 	if (to_remote_locked(kv))
 		return kv->opts.remote != NULL && kv->n_remote_flights < FLIGHTS_REMOTE;

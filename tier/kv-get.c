@@ -239,6 +239,7 @@ void mc_kv_read(struct mc_kv_read *r)
 	uint64_t size;
 	struct kv_res *res = pin(r->obj, &size);
 	char *map;
+	int fail;
 
 	assert(r->off + r->len <= size);
 	memset(r->priv, 0, sizeof(r->priv));
@@ -246,10 +247,10 @@ void mc_kv_read(struct mc_kv_read *r)
 		kv_range_read(r);
 		return;
 	}
-	map = kv_res_map(r->obj->kv, res, size);
-	if (map == NULL) {
+	fail = kv_res_map(r->obj->kv, res, size, &map);
+	if (fail < 0) {
 		unpin(r->obj->kv, res);
-		r->done(r, -ENOMEM);
+		r->done(r, kv_caller_error(fail));
 		return;
 	}
 	r->priv[0] = res;

@@ -32,6 +32,8 @@
 #define KV_SMALL UINT64_C(65536)     /* from here on an object has a file of its own */
 #define KV_WHOLE (UINT64_C(8) << 20) /* up to here an object is promoted whole */
 #define KV_GATES 256
+#define KV_BYPASS 10 /* × retry_ns: NVMe is left out after a failure where there is a remote */
+#define KV_STALL 20  /* × retry_ns: NVMe has failed if no flush ended for so long */
 
 struct kv_index;
 struct kv_dir;
@@ -194,7 +196,7 @@ struct mc_kv {
 	struct kv_work *work;  /* for what blocks */
 	struct kv_work *asks;  /* for questions to the remote */
 	uint64_t deadline_ns;  /* length of one operation */
-	uint64_t stall_ns;     /* without any flight landing: NVMe is given up for a while */
+	uint64_t retry_ns;     /* pause after a failure */
 	struct mc_mutex lock;
 	struct mc_cond change; /* gates, flushes, recovery, close */
 	struct mc_cond wake;   /* of the keeper */
@@ -221,7 +223,7 @@ struct mc_kv {
 	uint64_t n_flights MC_GUARDED_BY(lock);
 	uint64_t n_remote_flights MC_GUARDED_BY(lock); /* of them */
 	uint64_t landed_ns MC_GUARDED_BY(lock); /* a flight to the log landed, or the first began */
-	uint64_t retry_ns MC_GUARDED_BY(lock);  /* no flush before, after a failure */
+	uint64_t retry_at MC_GUARDED_BY(lock);  /* no flush before, after a failure */
 	uint64_t n_copies MC_GUARDED_BY(lock);  /* replicas under way */
 	uint64_t copy_retry_ns MC_GUARDED_BY(lock);
 	struct kv_absent absent[KV_ABSENT] MC_GUARDED_BY(lock);
@@ -323,8 +325,8 @@ bool kv_room_locked(struct mc_kv *kv, uint64_t bytes) MC_REQUIRES(kv->lock);
 uint64_t kv_res_bytes(const struct kv_object *obj);
 /* Frees what r holds in memory: nobody uses it and no index names it. */
 void kv_res_free(struct mc_kv *kv, struct kv_res *r, uint64_t size);
-/* Its bytes, mapped until kv_res_unmap; the caller has a pin. NULL: no memory. */
-char *kv_res_map(struct mc_kv *kv, struct kv_res *r, uint64_t size);
+/* Its bytes, mapped until kv_res_unmap; the caller has a pin. 0, -ENOMEM, -EMFILE. */
+int kv_res_map(struct mc_kv *kv, struct kv_res *r, uint64_t size, char **ret);
 void kv_res_unmap(struct mc_kv *kv, struct kv_res *r, uint64_t size);
 /* Records what an object is, for the next daemon of this boot. 0, -ENOSPC, -EFBIG. */
 int kv_meta_write(struct mc_kv *kv, const struct kv_object *obj, const char *key,
@@ -447,6 +449,8 @@ static inline bool kv_has_copy(const struct kv_object *obj)
 /* ---- kv-trouble.c: what is wrong below DRAM */
 /* Something succeeded there (0) or failed. */
 void kv_trouble_locked(struct mc_kv *kv, enum kv_tier tier, int res) MC_REQUIRES(kv->lock);
+/* A read of the remote ended so. */
+void kv_trouble_read(struct mc_kv *kv, int res) MC_EXCLUDES(kv->lock);
 /* 0, or why nothing can be made durable now. */
 int kv_persist_error_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
 /* Static text that says what to do; NULL for 0. */

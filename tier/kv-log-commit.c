@@ -8,7 +8,7 @@
  * What fails in 1 or 2 is lost: a failed sync is never repeated as proof. The puts go back to the
  * packer, which writes them from the items' buffers to another segment; the old one is retired.
  * What fails in 3 is made durable by a snapshot, and if that fails, too, the puts answer -EIO
- * though the table has them: their bytes are safe, and the next snapshot says so.
+ * (or why else) though the table has them: their bytes are safe, and the next snapshot says so.
  *
  * The same thread frees segments, removes images, writes snapshots and probes.
  */
@@ -65,7 +65,7 @@ static void sync_file(struct mc_kv_log *log, struct mc_kv_file *f)
 		mc_kv_segment_set_failed(f->seg, true);
 	mc_mutex_unlock(&log->lock);
 	if (f->res != 0)
-		mc_kv_failed(log);
+		mc_kv_failed(log, f->res);
 }
 
 /* A copy: the record may have been removed, evicted or replaced since. */
@@ -182,7 +182,7 @@ static void commit_group(struct mc_kv_log *log, struct mc_kv_group *g)
 		sync_file(log, &g->files[i]);
 	apply_group(log, g);
 	r = mc_kv_commit(log);
-	end_group(log, g, r == 0 ? 0 : -EIO);
+	end_group(log, g, mc_kv_journal_error(r));
 }
 
 /* A segment whose copies failed waits for another try. */
@@ -215,8 +215,7 @@ static void look_after(struct mc_kv_log *log)
 	if (snapshot ||
 		(!probe && mc_journal_usable(log->journal) &&
 			mc_journal_snapshot_due(log->journal)))
-		if (mc_kv_snapshot(log) != 0)
-			mc_kv_failed(log);
+		mc_kv_failed(log, mc_kv_snapshot(log));
 }
 
 static struct mc_kv_group *next_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
@@ -247,8 +246,8 @@ static void start_up(struct mc_kv_log *log)
 	struct mc_err err = {0};
 	int r = mc_kv_recover(log, &err);
 
-	if (r == 0 && mc_kv_snapshot(log) != 0)
-		mc_kv_failed(log); /* the first commit tries again */
+	if (r == 0)
+		mc_kv_failed(log, mc_kv_snapshot(log)); /* the first commit tries again */
 	mc_mutex_lock(&log->lock);
 	log->dead = r;
 	mc_mutex_unlock(&log->lock);

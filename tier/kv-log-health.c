@@ -16,10 +16,13 @@
 #define ERROR_BUDGET 16
 #define ERROR_WINDOW_NS (UINT64_C(60) * 1000000000)
 
-void mc_kv_failed(struct mc_kv_log *log)
+void mc_kv_failed(struct mc_kv_log *log, int res)
 {
 	uint64_t now = mc_now_ns();
 
+	if (res == 0 || res == -ENOSPC || res == -EDQUOT || res == -ENOMEM || res == -EMFILE ||
+		res == -ENFILE)
+		return;
 	mc_mutex_lock(&log->lock);
 	log->stats.errors++;
 	if (now - log->window_ns > ERROR_WINDOW_NS) {

@@ -135,8 +135,7 @@ int mc_kv_image_write(struct mc_kv_log *log, struct mc_kv_op *op)
 		mc_mutex_unlock(&log->lock);
 		if (r == -EDQUOT || r == -EFBIG)
 			r = -ENOSPC;
-		if (r != -ENOSPC)
-			mc_kv_failed(log);
+		mc_kv_failed(log, r);
 		return r;
 	}
 	op->loc = (struct mc_kv_loc){MC_KV_IMAGE, generation, 0};

@@ -41,6 +41,8 @@
 #include "tier/lock.h"
 #include "tier/uring.h"
 
+#include <errno.h>
+
 #define MC_KV_ALIGN 4096u                    /* O_DIRECT transfers */
 #define MC_KV_PACK_BYTES (UINT32_C(2) << 20) /* one write */
 #define MC_KV_PACKS 8                        /* buffers, all the memory of writing */
@@ -206,7 +208,7 @@ struct mc_kv_log {
 	bool snapshotting;
 	bool want_snapshot; /* the journal failed and somebody waits for it */
 	uint64_t snapshots_tried;
-	bool snapshot_ok;
+	int snapshot_res; /* of the last one */
 
 	struct mc_kv_log_owner owner;
 	struct mc_kv_log_stats stats;
@@ -365,5 +367,12 @@ int mc_kv_committer_start(struct mc_kv_log *log);
 int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err);
 
 /* ---- kv-log-health.c */
-void mc_kv_failed(struct mc_kv_log *log);
+/* An I/O ended so: 0, a full disk and limits of ours do not count against the disk. */
+void mc_kv_failed(struct mc_kv_log *log, int res);
+/* What is said of a change that is made and not durable: 0, -ENOSPC, -EMFILE, -ENFILE, else -EIO.
+ */
+static inline int mc_kv_journal_error(int r)
+{
+	return r == 0 || r == -ENOSPC || r == -EMFILE || r == -ENFILE ? r : -EIO;
+}
 void mc_kv_probe(struct mc_kv_log *log);

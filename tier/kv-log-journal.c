@@ -177,7 +177,7 @@ int mc_kv_snapshot(struct mc_kv_log *log)
 	mc_mutex_lock(&log->lock);
 	log->snapshots_tried++;
 	log->snapshotting = false;
-	log->snapshot_ok = r == 0;
+	log->snapshot_res = r;
 	mc_cond_broadcast(&log->moved);
 	mc_mutex_unlock(&log->lock);
 	return r;
@@ -189,6 +189,6 @@ int mc_kv_commit(struct mc_kv_log *log)
 
 	if (r == 0)
 		return 0;
-	mc_kv_failed(log);
+	mc_kv_failed(log, r);
 	return mc_kv_snapshot(log);
 }

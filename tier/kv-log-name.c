@@ -25,11 +25,13 @@ static int begin_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 static int commit_unlocked(struct mc_kv_log *log, int appended) MC_EXCLUDES(log->lock)
 {
 	uint64_t tried;
-	bool ok;
+	int r = appended;
 
-	if (appended == 0 && mc_journal_commit(log->journal) == 0)
+	if (r == 0)
+		r = mc_journal_commit(log->journal);
+	if (r == 0)
 		return 0;
-	mc_kv_failed(log);
+	mc_kv_failed(log, r);
 	mc_mutex_lock(&log->lock);
 	/* One under way may have passed the change: then the one after it counts. */
 	tried = log->snapshots_tried + (log->snapshotting ? 2 : 1);
@@ -37,9 +39,9 @@ static int commit_unlocked(struct mc_kv_log *log, int appended) MC_EXCLUDES(log-
 	mc_kv_poke_locked(log);
 	while (log->snapshots_tried < tried)
 		mc_cond_wait(&log->moved, &log->lock);
-	ok = log->snapshot_ok;
+	r = log->snapshot_res;
 	mc_mutex_unlock(&log->lock);
-	return ok ? 0 : -EIO;
+	return mc_kv_journal_error(r);
 }
 
 int mc_kv_log_remove(struct mc_kv_log *log, const char *key, const uint8_t version[16],

@@ -57,7 +57,7 @@ static void pack_done(struct mc_uring_req *req, int64_t res)
 	struct mc_kv_group *g = p->group;
 
 	if (res < 0)
-		mc_kv_failed(log);
+		mc_kv_failed(log, (int)res);
 	mc_mutex_lock(&log->lock);
 	if (res < 0) {
 		struct mc_kv_file *f = &g->files[p->file];

@@ -210,8 +210,7 @@ static int copy_window(
 	r = last > start ? mc_io_read_full(log->io, v->seg->fd, buf,
 				   mc_kv_up(last, MC_KV_ALIGN) - start, start)
 			 : 0;
-	if (r != 0)
-		mc_kv_failed(log);
+	mc_kv_failed(log, r);
 	for (size_t k = i; k < *ret_next; k++) {
 		const unsigned char *record = buf + (v->ops[k]->from.off - start);
 		bool good = r == 0 && n > i && !v->ops[k]->cancelled;

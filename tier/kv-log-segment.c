@@ -154,7 +154,7 @@ int mc_kv_segment_take(struct mc_kv_log *log, bool spare, struct mc_kv_segment *
 		}
 		mc_mutex_unlock(&log->lock);
 		if (r != -EAGAIN)
-			mc_kv_failed(log);
+			mc_kv_failed(log, r);
 		return r;
 	}
 	*ret = seg;

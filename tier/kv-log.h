@@ -116,7 +116,8 @@ void mc_kv_log_release(
 	struct mc_kv_log *log, const uint8_t version[16], const struct mc_kv_loc *loc);
 
 /*
- * [blocks] Journal records; durable on return, or -EIO: a crash may find either state. Where
+ * [blocks] Journal records; durable on return, or -EIO, -ENOSPC, -EMFILE: a crash may find either
+ * state; -ENOMEM: nothing happened. Where
  * nothing is known of the key they do nothing. A record superseded or removed makes its space dead.
  * remove with loc NULL or nowhere: whatever is held or queued under key goes, older versions too;
  * with a loc: only that version. Queued items follow a rename.

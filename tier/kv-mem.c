@@ -294,27 +294,34 @@ void kv_res_free(struct mc_kv *kv, struct kv_res *r, uint64_t size)
 	free(r);
 }
 
-char *kv_res_map(struct mc_kv *kv, struct kv_res *r, uint64_t size)
+int kv_res_map(struct mc_kv *kv, struct kv_res *r, uint64_t size, char **ret)
 {
 	char *map, *loser = NULL;
 	int fd;
 
-	if (!r->is_file)
-		return r->data != 0 ? mc_slab_ptr(kv->slab, r->data) : (char *)r;
+	if (!r->is_file) {
+		*ret = r->data != 0 ? mc_slab_ptr(kv->slab, r->data) : (char *)r;
+		return 0;
+	}
 	mc_mutex_lock(&kv->lock);
 	map = r->map;
 	if (map != NULL)
 		r->maps++;
 	mc_mutex_unlock(&kv->lock);
+	*ret = map;
 	if (map != NULL)
-		return map;
+		return 0;
 	fd = kv_file_open(kv, r->data, O_RDWR);
 	if (fd < 0)
-		return NULL;
+		return fd;
 	map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED) {
+		int res = -errno;
+
+		close(fd);
+		return res;
+	}
 	close(fd);
-	if (map == MAP_FAILED)
-		return NULL;
 	mc_mutex_lock(&kv->lock);
 	if (r->map != NULL) {
 		loser = map;
@@ -325,7 +332,8 @@ char *kv_res_map(struct mc_kv *kv, struct kv_res *r, uint64_t size)
 	mc_mutex_unlock(&kv->lock);
 	if (loser != NULL)
 		munmap(loser, size);
-	return map;
+	*ret = map;
+	return 0;
 }
 
 void kv_res_unmap(struct mc_kv *kv, struct kv_res *r, uint64_t size)

@@ -76,7 +76,7 @@ static void end(struct fetch *f, int r)
 		if (r == 0 || (gone && ++w->tries < VERSIONS_TRIED))
 			kv_get_step(kv, w);
 		else
-			kv_wait_end(w, r == -ETIMEDOUT || r == -ENOMEM ? r : -EIO, NULL);
+			kv_wait_end(w, kv_caller_error(r), NULL);
 	}
 	kv_reap(kv);
 	free(f);
@@ -114,6 +114,7 @@ static void fetch_remote(void *ctx)
 
 	if (r == -EBADMSG)
 		kv_tell_bad(f->kv, f->obj, true);
+	kv_trouble_read(f->kv, r);
 	if ((r == -ENOENT || r == -ESTALE) && f->from_nvme)
 		r = f->res_nvme; /* a copy of this version was here, and it was bad */
 	f->from_nvme = false;
@@ -171,8 +172,7 @@ static int make_room_for(struct fetch *f)
 	}
 	if (r < 0)
 		return r;
-	f->buf = kv_res_map(kv, res, f->size);
-	return f->buf != NULL ? 0 : -ENOMEM;
+	return kv_res_map(kv, res, f->size, &f->buf);
 }
 
 static void start(struct fetch *f)
@@ -209,6 +209,7 @@ void kv_promote(struct mc_kv *kv, struct kv_wait *w)
 	struct fetch *f = calloc(1, sizeof(*f) + len + 1);
 	struct kv_res *res = calloc(1, sizeof(*res));
 	struct kv_object *obj;
+	int r;
 
 	if (f == NULL || res == NULL) {
 		free(f);
@@ -234,10 +235,11 @@ void kv_promote(struct mc_kv *kv, struct kv_wait *w)
 	*f = (struct fetch){.kv = kv, .obj = obj, .res = res, .size = obj->size};
 	memcpy(f->key, w->key, len + 1);
 	mc_mutex_unlock(&kv->lock);
-	if (make_room_for(f) < 0 && f->res->data == 0 && f->size > 0)
+	r = make_room_for(f);
+	if (r < 0 && f->res->data == 0 && f->size > 0)
 		end_unpromoted(f);
-	else if (f->buf == NULL)
-		end(f, -ENOMEM);
+	else if (r < 0)
+		end(f, r);
 	else
 		start(f);
 }

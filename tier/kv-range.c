@@ -19,7 +19,7 @@ struct range {
 	struct mc_kv_log_read nvme;
 	struct mc_remote_read remote;
 	char path[KV_REMOTE_PATH];
-	int res_nvme;
+	int res_nvme; /* of the last read there */
 };
 
 void kv_block_put(struct kv_block *b)
@@ -81,12 +81,13 @@ static void remote_done(struct mc_remote_read *req, int res)
 {
 	struct range *g = req->ctx;
 
+	kv_trouble_read(g->r->obj->kv, res);
 	if (res == 0 && !block_matches(g))
 		res = -EBADMSG;
 	if (res == -EBADMSG)
 		kv_tell_bad(g->r->obj->kv, g->obj, true);
 	if (res < 0) {
-		range_done(g, res == -ETIMEDOUT ? res : -EIO);
+		range_done(g, kv_caller_error(res));
 		return;
 	}
 	g->i++;
@@ -99,7 +100,7 @@ static void read_remote(struct range *g)
 	uint64_t b = g->first + g->i;
 
 	if (kv->opts.remote == NULL || g->path[0] == '\0') {
-		range_done(g, -EIO);
+		range_done(g, kv_caller_error(g->res_nvme));
 		return;
 	}
 	g->remote = (struct mc_remote_read){
@@ -121,6 +122,7 @@ static void nvme_done(struct mc_kv_log_read *read, int res)
 		res = -EBADMSG;
 	if (res == -EBADMSG)
 		kv_tell_bad(g->r->obj->kv, g->obj, false);
+	g->res_nvme = res;
 	if (res < 0) {
 		read_remote(g);
 		return;

@@ -45,11 +45,13 @@ static int copy_remote(struct rename *n)
 	struct mc_kv *kv = n->kv;
 	struct kv_object *obj = n->obj;
 	struct mc_kv_meta meta = kv_meta_of(obj, n->to);
-	const char *map = kv_res_map(kv, obj->res, obj->size);
-	int r = map == NULL ? -ENOMEM : kv_remote_put(kv, &meta, map, obj->res);
+	char *map;
+	int r = kv_res_map(kv, obj->res, obj->size, &map);
 
-	if (map != NULL)
-		kv_res_unmap(kv, obj->res, obj->size);
+	if (r < 0)
+		return r;
+	r = kv_remote_put(kv, &meta, map, obj->res);
+	kv_res_unmap(kv, obj->res, obj->size);
 	if (r == 0)
 		r = kv_unshadow(kv, n->to, obj);
 	n->flags &= (uint8_t)~KV_SHADOWS;
@@ -76,7 +78,7 @@ static int rename_in_log(struct rename *n)
 	if (r < 0)
 		return r;
 	r = mc_kv_log_rename(n->kv->log, n->from, n->to);
-	if (r == -EIO) { /* the log has the new name all the same */
+	if (r < 0 && r != -ENOMEM) { /* the log has the new name all the same */
 		n->failed = r;
 		r = 0;
 	}

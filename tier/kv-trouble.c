@@ -13,7 +13,6 @@
 
 #define EVENT_NS UINT64_C(5000000000)
 #define QUIET_NS UINT64_C(30000000000)
-#define BYPASS_NS UINT64_C(5000000000)
 
 struct text {
 	int error; /* 0 = any other */
@@ -74,6 +73,18 @@ void kv_trouble_locked(struct mc_kv *kv, enum kv_tier tier, int res)
 	kv->failures++;
 }
 
+void kv_trouble_read(struct mc_kv *kv, int res)
+{
+	bool answered = res == 0 || res == -ENOENT || res == -ESTALE || res == -EBADMSG;
+
+	mc_mutex_lock(&kv->lock);
+	if (!answered)
+		kv_trouble_locked(kv, KV_REMOTE, res);
+	else if (kv->trouble[KV_REMOTE].error != -ENOSPC)
+		kv->trouble[KV_REMOTE].error = 0;
+	mc_mutex_unlock(&kv->lock);
+}
+
 int kv_persist_error_locked(struct mc_kv *kv)
 {
 	int nvme = kv->trouble[KV_NVME].error, remote = kv->trouble[KV_REMOTE].error;
@@ -89,10 +100,10 @@ static void find_stall_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 {
 	uint64_t now = mc_now_ns();
 
-	if (kv->n_flights == kv->n_remote_flights || now - kv->landed_ns < kv->stall_ns)
+	if (kv->n_flights == kv->n_remote_flights || now - kv->landed_ns < KV_STALL * kv->retry_ns)
 		return;
 	kv_trouble_locked(kv, KV_NVME, -ETIMEDOUT);
-	kv->bypass_ns = now + BYPASS_NS;
+	kv->bypass_ns = now + KV_BYPASS * kv->retry_ns;
 	mc_cond_signal(&kv->flush);
 }
 

@@ -74,7 +74,7 @@ static int copy_opts(struct mc_kv *kv, const struct mc_kv_opts *opts)
 		kv->opts.dirty_bound = opts->dram_capacity / 2;
 	if (kv->opts.revalidate_ms == 0)
 		kv->opts.revalidate_ms = 10000;
-	kv->stall_ns = (opts->stall_ms != 0 ? opts->stall_ms : 10000) * UINT64_C(1000000);
+	kv->retry_ns = (opts->retry_ms != 0 ? opts->retry_ms : 500) * UINT64_C(1000000);
 	kv->deadline_ns = (opts->deadline_ms != 0 ? opts->deadline_ms : 30000) * UINT64_C(1000000);
 	return 0;
 }
@@ -121,8 +121,10 @@ static int open_threads(struct mc_kv *kv)
 
 static int open_log(struct mc_kv *kv, struct mc_err *err)
 {
-	struct mc_kv_log_opts opts = {
-		.dir = kv->opts.nvme_dir, .capacity = kv->opts.nvme_capacity, .io = kv->opts.io};
+	struct mc_kv_log_opts opts = {.dir = kv->opts.nvme_dir,
+		.capacity = kv->opts.nvme_capacity,
+		.io = kv->opts.io,
+		.probe_ms = (unsigned)(KV_STALL * kv->retry_ns / 1000000)};
 	struct mc_kv_log_replay replay;
 	int r;
 

@@ -34,7 +34,8 @@ struct mc_kv_opts {
 	unsigned deadline_ms;   /* 0 = 30,000 */
 	unsigned revalidate_ms; /* the remote's copy may have been replaced by another node after
 				   so long; in steps of 250 ms; 0 = 10,000 */
-	unsigned stall_ms;      /* NVMe that ends no flush for so long is left out; 0 = 10,000 */
+	unsigned retry_ms;      /* a tier that failed is tried again after so long; 20 times that
+				   without an answer is a failure, too; 0 = 500 */
 	const struct mc_io *io; /* for NVMe; NULL = the real one */
 	void (*event)(void *ctx, const char *event, const char *text); /* as in store.h */
 	void *event_ctx;

@@ -1,0 +1,253 @@
+/* Versions of a key: what replaces one, who goes on reading it, what a change of its mtime leaves.
+ */
+#include "tests/io-switch.h"
+#include "tests/kv-fixture.h"
+#include "tests/suite.h"
+
+#include "tier/remote-fault.h"
+
+#include <sched.h>
+
+#define MIB (1u << 20)
+
+static struct io_switch disk;
+
+static void start(struct kv_fixture *x)
+{
+	io_switch_init(&disk);
+	kv_fixture_paths(x, 128 * MIB);
+	x->opts.nvme_dir = x->nvme;
+	x->opts.nvme_capacity = UINT64_C(512) << 20;
+	x->opts.io = &disk.io;
+	x->opts.retry_ms = 20;
+	kv_fixture_start(x);
+}
+
+/* A power failure: what is dirty is lost with DRAM. */
+static void lose_dram(struct kv_fixture *x)
+{
+	mc_kv_close(x->kv, 0);
+	x->kv = NULL;
+	kv_fixture_forget_dram(x);
+	disk.syncs = 0;
+	kv_fixture_start(x);
+}
+
+static void put_durable(struct mc_kv *kv, const char *key, size_t size, uint32_t seed)
+{
+	ck_assert_int_eq(kv_put(kv, key, size, seed, 0), 0);
+	ck_assert_int_eq(mc_kv_sync(kv, key), 0);
+}
+
+static struct mc_kv_attr attr_of(struct mc_kv *kv, const char *key)
+{
+	struct mc_kv_attr a;
+
+	ck_assert_int_eq(mc_kv_lookup(kv, key, &a), 0);
+	return a;
+}
+
+static void wait_recovered(struct mc_kv *kv)
+{
+	struct mc_kv_stats s;
+
+	do {
+		mc_kv_stats(kv, &s);
+		sched_yield();
+	} while (s.recovering);
+}
+
+START_TEST(a_durable_version_outlives_what_replaced_it_and_was_lost)
+{
+	struct kv_fixture x;
+	struct mc_kv_attr a;
+
+	start(&x);
+	put_durable(x.kv, "put", 3000, 1);
+	put_durable(x.kv, "renamed", 300000, 2);
+	put_durable(x.kv, "image", 12 * MIB, 3);
+	disk.syncs = -EIO;
+	ck_assert_int_eq(kv_put(x.kv, "put", 4000, 4, 0), 0);
+	ck_assert_int_eq(kv_put(x.kv, "image", 4000, 5, 0), 0);
+	ck_assert_int_eq(kv_put(x.kv, "tmp", 5000, 6, 0), 0);
+	ck_assert_int_eq(mc_kv_rename(x.kv, "tmp", "renamed", 0), 0);
+	kv_expect(x.kv, "put", 4000, 4);
+	kv_expect(x.kv, "renamed", 5000, 6);
+	lose_dram(&x);
+	kv_expect(x.kv, "put", 3000, 1);
+	kv_expect(x.kv, "renamed", 300000, 2);
+	kv_expect(x.kv, "image", 12 * MIB, 3);
+	ck_assert_int_eq(mc_kv_lookup(x.kv, "tmp", &a), -ENOENT);
+	kv_fixture_close(&x);
+}
+END_TEST
+
+START_TEST(removing_a_version_that_is_not_durable_removes_the_durable_one_below)
+{
+	struct kv_fixture x;
+
+	start(&x);
+	put_durable(x.kv, "a", 3000, 1);
+	ck_assert_int_eq(kv_put(x.kv, "a", 4000, 2, 0), 0);
+	ck_assert_int_eq(mc_kv_unlink(x.kv, "a"), 0);
+	put_durable(x.kv, "b", 100, 3);
+	lose_dram(&x);
+	wait_recovered(x.kv);
+	ck_assert_int_eq(mc_kv_sync(x.kv, "a"), -ENOENT);
+	kv_expect(x.kv, "b", 100, 3);
+	kv_fixture_close(&x);
+}
+END_TEST
+
+/* Its old name had a durable version, which must neither be lost nor come back. */
+START_TEST(a_rename_of_what_replaced_a_durable_version_is_durable_first)
+{
+	struct kv_fixture x;
+
+	start(&x);
+	put_durable(x.kv, "a", 3000, 1);
+	ck_assert_int_eq(kv_put(x.kv, "a", 4000, 2, 0), 0);
+	ck_assert_int_eq(mc_kv_rename(x.kv, "a", "b", 0), 0);
+	disk.syncs = -EIO;
+	lose_dram(&x);
+	kv_expect(x.kv, "b", 4000, 2);
+	ck_assert_int_eq(mc_kv_sync(x.kv, "a"), -ENOENT);
+	kv_fixture_close(&x);
+}
+END_TEST
+
+/* Versions of which the remote has the only copy: it stays until the next one is durable. */
+START_TEST(the_remotes_only_copy_outlives_what_replaced_it_and_was_lost)
+{
+	const struct mc_fault_rule down = {
+		.op = MC_FAULT_PUT, .kind = MC_FAULT_FAIL, .error = -EIO};
+	struct mc_fault *fault;
+	struct kv_fixture x;
+	struct mc_kv_attr a;
+
+	for (int nvme = 0; nvme < 2; nvme++) {
+		io_switch_init(&disk);
+		kv_fixture_paths(&x, 128 * MIB);
+		kv_fixture_remote(&x);
+		ck_assert_int_eq(mc_remote_fault_open(x.remote, &fault, &x.remote), 0);
+		x.opts.remote = x.remote;
+		x.opts.retry_ms = 20;
+		kv_fixture_start(&x);
+		put_durable(x.kv, "a", 3000, 1);
+		put_durable(x.kv, "b", 3000, 2);
+		put_durable(x.kv, "c", 3000, 3);
+		ck_assert_int_eq(mc_kv_close(x.kv, 20000), 0);
+		kv_fixture_forget_dram(&x);
+		if (nvme) { /* the index has them from the remote alone */
+			x.opts.nvme_dir = x.nvme;
+			x.opts.nvme_capacity = UINT64_C(512) << 20;
+			x.opts.io = &disk.io;
+		}
+		kv_fixture_start(&x);
+		wait_recovered(x.kv);
+		ck_assert_int_eq(kv_ask(x.kv, "a", &a), 0);
+		ck_assert_int_eq(kv_ask(x.kv, "b", &a), 0);
+		ck_assert_int_eq(kv_ask(x.kv, "c", &a), 0);
+		mc_fault_add(fault, &down);
+		disk.syncs = -EIO;
+		ck_assert_int_eq(kv_put(x.kv, "a", 4000, 4, 0), 0);
+		ck_assert_int_eq(kv_put(x.kv, "b", 4000, 5, 0), 0);
+		ck_assert_int_eq(mc_kv_unlink(x.kv, "b"), 0);
+		disk.syncs = 0;
+		ck_assert_int_eq(kv_put(x.kv, "c", 4000, 6, 0), 0);
+		if (nvme)
+			ck_assert_int_eq(mc_kv_sync(x.kv, "c"), 0);
+		disk.syncs = -EIO;
+		mc_kv_close(x.kv, 0);
+		disk.syncs = 0;
+		mc_fault_clear(fault);
+		kv_fixture_forget_dram(&x);
+		kv_fixture_start(&x);
+		wait_recovered(x.kv);
+		if (!nvme) {
+			ck_assert_int_eq(kv_ask(x.kv, "a", &a), 0);
+			kv_expect(x.kv, "a", 3000, 1);
+			ck_assert_int_eq(kv_ask(x.kv, "c", &a), 0);
+		}
+		kv_expect(x.kv, "c", nvme ? 4000 : 3000, nvme ? 6 : 3);
+		ck_assert_int_eq(kv_ask(x.kv, "b", &a), -ENOENT);
+		kv_fixture_close(&x);
+	}
+}
+END_TEST
+
+/* Larger than what is brought to DRAM whole, and not there. */
+START_TEST(readers_of_a_large_version_keep_it_when_it_is_replaced_renamed_over_or_removed)
+{
+	static const char *const keys[] = {"replaced", "renamed", "removed"};
+	struct mc_kv_object *readers[3];
+	struct kv_fixture x;
+	struct mc_kv_stats before, after;
+	bool same;
+
+	start(&x);
+	put_durable(x.kv, "other", 1000, 9);
+	mc_kv_stats(x.kv, &before);
+	for (unsigned i = 0; i < 3; i++) {
+		put_durable(x.kv, keys[i], 12 * MIB + i, i);
+		ck_assert_int_eq(mc_kv_evict(x.kv, keys[i]), 0);
+		ck_assert_int_eq(kv_open_object(x.kv, keys[i], &readers[i]), 0);
+	}
+	put_durable(x.kv, "replaced", 5000, 7);
+	ck_assert_int_eq(mc_kv_rename(x.kv, "other", "renamed", 0), 0);
+	ck_assert_int_eq(mc_kv_unlink(x.kv, "removed"), 0);
+	put_durable(x.kv, "later", 5000, 8); /* the committer has looked after the images */
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_int_eq(kv_check_object(readers[i], 12 * MIB + i, i, &same), 0);
+		ck_assert_int_eq(same, true);
+	}
+	mc_kv_stats(x.kv, &after);
+	ck_assert_uint_ge(after.nvme_used, before.nvme_used + 36 * MIB);
+	for (unsigned i = 0; i < 3; i++)
+		mc_kv_object_put(readers[i]);
+	do {
+		mc_kv_stats(x.kv, &after);
+		sched_yield();
+	} while (after.nvme_used > before.nvme_used);
+	kv_expect(x.kv, "replaced", 5000, 7);
+	kv_expect(x.kv, "renamed", 1000, 9);
+	kv_fixture_close(&x);
+}
+END_TEST
+
+START_TEST(a_new_mtime_of_a_flushed_object_survives_and_writes_no_data)
+{
+	static const char *const keys[] = {"dram", "cold", "image"};
+	struct timespec t = {.tv_sec = -77, .tv_nsec = 123456789};
+	struct kv_fixture x;
+	struct mc_kv_stats before, after;
+
+	start(&x);
+	put_durable(x.kv, "dram", 3000, 1);
+	put_durable(x.kv, "cold", 3000, 2);
+	put_durable(x.kv, "image", 12 * MIB, 3);
+	ck_assert_int_eq(mc_kv_evict(x.kv, "cold"), 0);
+	ck_assert_int_eq(mc_kv_evict(x.kv, "image"), 0);
+	mc_kv_stats(x.kv, &before);
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_int_eq(mc_kv_set_mtime(x.kv, keys[i], &t), 0);
+	mc_kv_stats(x.kv, &after);
+	ck_assert_uint_eq(after.nvme_written_bytes, before.nvme_written_bytes);
+	ck_assert_uint_eq(after.dirty_bytes, 0);
+	lose_dram(&x);
+	wait_recovered(x.kv);
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_int_eq(attr_of(x.kv, keys[i]).mtime_s, -77);
+		ck_assert_uint_eq(attr_of(x.kv, keys[i]).mtime_ns, 123456789);
+		kv_expect(x.kv, keys[i], i == 2 ? 12 * MIB : 3000, i + 1);
+	}
+	kv_fixture_close(&x);
+}
+END_TEST
+
+SUITE_MAIN("kv-version", a_durable_version_outlives_what_replaced_it_and_was_lost,
+	removing_a_version_that_is_not_durable_removes_the_durable_one_below,
+	a_rename_of_what_replaced_a_durable_version_is_durable_first,
+	the_remotes_only_copy_outlives_what_replaced_it_and_was_lost,
+	readers_of_a_large_version_keep_it_when_it_is_replaced_renamed_over_or_removed,
+	a_new_mtime_of_a_flushed_object_survives_and_writes_no_data)
