@@ -4,6 +4,7 @@ view_checks.py make MODEL DIR          writes a small patterned checkpoint of th
 view_checks.py meshes MODEL            prints the meshes it is checked on
 view_checks.py check MODEL MESH VIEW   every rank of VIEW/ has the slicer's tensors, byte for byte
 view_checks.py sharded MODEL TP VIEW   the same for vLLM's sharded state
+view_checks.py reader MODEL MESH RANK FILE   what another reader says of the rank's tensors (JSON)
 view_checks.py blocks FILE             pread at random places, mmap and read give the same bytes
 """
 import hashlib
@@ -192,6 +193,24 @@ def sharded(name, tp, view):
         assert data[begin:end] == parts[rank, "model.embed_tokens.weight" if tied else "lm_head.weight"]
 
 
+def reader(name, mesh, rank, path):
+    """Names, dtypes, shapes and sizes are the slicer's."""
+    model = model_of(name)
+    table = [(n, d, list(s)) for n, d, s in models.tensors(model.config)]
+    dtype = {n: d for n, d, _s in table}
+    want = {}
+    for r, tensor, of, indices, _zero in slicer.Model(model.config, table).slices(mesh_of(mesh)):
+        if r == int(rank):
+            shape = [len(i) for i in indices]
+            want[tensor] = {"dtype": dtype[of], "shape": shape,
+                            "bytes": checkpoints.nbytes(dtype[of], shape)}
+    with open(path, encoding="utf-8") as f:
+        got = json.load(f)
+    assert len(want) > 10, want
+    assert got == want, sorted(set(got) ^ set(want))[:5] or [
+        (n, got[n], want[n]) for n in want if got[n] != want[n]][:5]
+
+
 def blocks(path):
     with open(path, "rb") as f:
         whole = f.read()
@@ -219,7 +238,8 @@ def main():
     elif command == "models":
         print("\n".join(CASES))
     else:
-        {"make": make, "check": check, "sharded": sharded, "blocks": blocks}[command](*args)
+        {"make": make, "check": check, "sharded": sharded, "reader": reader,
+         "blocks": blocks}[command](*args)
 
 
 if __name__ == "__main__":
