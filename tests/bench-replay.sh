@@ -1,5 +1,7 @@
 #!/bin/bash
-# Replays the traces in the directory $MC_TRACES (*.jsonl, Mooncake format) against the policies.
+# Replays the traces in the directory $MC_TRACES (*.jsonl, Mooncake format) against the policies, and
+# through the store library.
+# timeout: 1800
 set -uo pipefail
 
 shopt -s nullglob
@@ -11,4 +13,5 @@ if [ ${#args[@]} -eq 0 ]; then
 	echo "set MC_TRACES to a directory with *.jsonl traces of the Mooncake format"
 	exit 77
 fi
-exec "$MC_BUILD/tests/replay/replay" --json "$MC_TMP/replay.json" "${args[@]}"
+mkdir "$MC_TMP/store"
+exec "$MC_BUILD/tests/replay/replay" --json "$MC_TMP/replay.json" --store "$MC_TMP/store" "${args[@]}"

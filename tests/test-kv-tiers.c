@@ -420,6 +420,28 @@ START_TEST(a_pinned_object_stays_and_stays_pinned_after_a_restart)
 }
 END_TEST
 
+START_TEST(each_get_is_one_hit_of_one_tier)
+{
+	struct kv_fixture x;
+	struct mc_kv_stats s;
+
+	kv_fixture_paths(&x, 128 * MIB);
+	with_nvme(&x);
+	kv_fixture_start(&x);
+	ck_assert_int_eq(kv_put(x.kv, "a", MIB, 1, 0), 0);
+	ck_assert_int_eq(mc_kv_evict(x.kv, "a"), 0);
+	for (unsigned i = 0; i < 3; i++)
+		kv_expect(x.kv, "a", MIB, 1);
+	ck_assert_int_eq(kv_open_object(x.kv, "b", &(struct mc_kv_object *){NULL}), -ENOENT);
+	mc_kv_stats(x.kv, &s);
+	ck_assert_uint_eq(s.gets, 4);
+	ck_assert_uint_eq(s.hits_nvme, 1);
+	ck_assert_uint_eq(s.hits_dram, 2);
+	ck_assert_uint_eq(s.misses, 1);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 SUITE_MAIN("kv-tiers", objects_go_to_nvme_and_come_back,
 	without_nvme_objects_go_to_the_remote_and_come_back, the_last_copy_is_not_evicted,
 	more_than_dram_holds_passes_through_it,
@@ -430,4 +452,4 @@ SUITE_MAIN("kv-tiers", objects_go_to_nvme_and_come_back,
 	a_removed_key_leaves_the_remote_too_even_after_a_restart,
 	damage_on_the_remote_is_an_error_and_never_wrong_bytes,
 	what_a_reader_still_maps_is_left_in_place,
-	a_pinned_object_stays_and_stays_pinned_after_a_restart)
+	a_pinned_object_stays_and_stays_pinned_after_a_restart, each_get_is_one_hit_of_one_tier)

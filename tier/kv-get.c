@@ -38,7 +38,8 @@ void kv_get_step(struct mc_kv *kv, struct kv_wait *w)
 		r = -ENOENT;
 	} else if (obj->res != NULL && obj->res->ready && obj->state != MC_KV_EVICTING) {
 		mc_policy_hit(kv->policy, &obj->res->policy);
-		atomic_fetch_add(&kv->hits_dram, 1);
+		if (!w->counted)
+			atomic_fetch_add(&kv->hits_dram, 1);
 		kv_get_handle_locked(w, obj);
 		h = steal_ptr(w->handle);
 	} else if (obj->res == NULL && obj->size > KV_WHOLE) {

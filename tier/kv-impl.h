@@ -86,6 +86,7 @@ struct kv_wait {
 	void *ctx;
 	struct mc_kv_object *handle; /* owned, until it is handed out */
 	unsigned tries;              /* versions that were gone when they were to be read */
+	bool counted;                /* as a hit of a lower tier */
 	struct kv_wait *next;
 	char key[];
 };

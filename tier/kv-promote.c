@@ -56,7 +56,10 @@ static void end(struct fetch *f, int r)
 	if (r == 0) {
 		res->ready = true;
 		mc_policy_insert(kv->policy, &res->policy, kv_key_hash(f->key), f->obj->size + 1);
-		atomic_fetch_add(f->from_nvme ? &kv->hits_nvme : &kv->hits_remote, 1);
+		for (w = waiters; w != NULL; w = w->next) {
+			atomic_fetch_add(f->from_nvme ? &kv->hits_nvme : &kv->hits_remote, 1);
+			w->counted = true;
+		}
 	} else {
 		f->obj->res = NULL;
 	}

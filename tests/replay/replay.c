@@ -2,7 +2,9 @@
  * Chooses and checks the replacement policy by replay: hit ratios of tier/policy.c next to LRU,
  * ARC, S3-FIFO, SIEVE and the offline optimum, and the figures that issue after issue must keep.
  *
- *     replay [--json FILE] (--trace FILE | --generated SEED)...
+ *     replay [--json FILE] [--store DIR] (--trace FILE | --generated SEED)...
+ *
+ * With --store each trace goes through the real store library, too, in that directory.
  *
  * One line per figure: name, ours, peer, ratio, what the ratio must at least be. Exit 1 when a
  * figure is below, 77 when a trace is not there. Every run of one trace gives the same figures:
@@ -10,6 +12,7 @@
  */
 #include "tests/replay/replay.h"
 
+#include <err.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -29,7 +32,8 @@ static const struct replay_policy *const policies[N_POLICIES] = {
 static const uint32_t capacities[N_CAPACITIES] = {1000, 3000, 10000, NVME_BLOCKS};
 
 struct report {
-	FILE *json; /* owned; NULL = none */
+	FILE *json;        /* owned; NULL = none */
+	const char *store; /* directory for the store; NULL = the model only */
 	unsigned figures, below;
 	bool measured;  /* a real trace is among them */
 	double log_sum; /* of the cells: ours ÷ best of LRU, ARC, S3-FIFO */
@@ -104,6 +108,32 @@ static int two_tiers(struct report *rep, const char *name, const struct replay_t
 	return 0;
 }
 
+/* The trace through the store library beside the model of its policies. */
+static int through_store(
+	struct report *rep, const char *name, const struct replay_trace *t, const double *model)
+{
+	struct replay_tier_hits hits, ours;
+	char line[128];
+	int r = 0;
+
+	for (unsigned c = 0; c < N_CAPACITIES && r == 0; c++) {
+		r = replay_store(t, rep->store, capacities[c], 0, &hits);
+		if (r < 0)
+			return r;
+		snprintf(line, sizeof(line), "%s: store, DRAM %u / model", name, capacities[c]);
+		figure(rep, line, (double)hits.dram / (double)t->n, model[c], 0);
+	}
+	r = replay_store(t, rep->store, DRAM_BLOCKS, NVME_BLOCKS, &hits);
+	if (r == 0)
+		r = replay_two_tiers(t, DRAM_BLOCKS, NVME_BLOCKS, &ours);
+	if (r < 0)
+		return r;
+	snprintf(line, sizeof(line), "%s: store, 3000 + 30000 / model", name);
+	figure(rep, line, (double)(hits.dram + hits.nvme) / (double)t->n,
+		(double)(ours.dram + ours.nvme) / (double)t->n, 0);
+	return 0;
+}
+
 static int one_trace(struct report *rep, const char *name, const struct replay_trace *t)
 {
 	double ratio[N_POLICIES][N_CAPACITIES];
@@ -124,7 +154,10 @@ static int one_trace(struct report *rep, const char *name, const struct replay_t
 		rep->log_sum += log(ratio[OURS][c] / best);
 		rep->cells++;
 	}
-	return two_tiers(rep, name, t, ratio[LRU][N_CAPACITIES - 1]);
+	r = two_tiers(rep, name, t, ratio[LRU][N_CAPACITIES - 1]);
+	if (r < 0 || rep->store == NULL)
+		return r;
+	return through_store(rep, name, t, ratio[OURS]);
 }
 
 /* Hits of the last round ÷ hits of the last round before the scan. */
@@ -210,19 +243,18 @@ int main(int argc, char **argv)
 	struct report rep = {0};
 	int r, at = 1;
 
-	if (argc > 2 && strcmp(argv[1], "--json") == 0) {
-		rep.json = fopen(argv[2], "we");
-		if (rep.json == NULL) {
-			perror(argv[2]);
-			return 2;
-		}
-		at = 3;
+	for (; at + 1 < argc; at += 2) {
+		if (strcmp(argv[at], "--store") == 0)
+			rep.store = argv[at + 1];
+		else if (strcmp(argv[at], "--json") != 0)
+			break;
+		else if ((rep.json = fopen(argv[at + 1], "we")) == NULL)
+			err(2, "%s", argv[at + 1]);
 	}
-	if (argc - at < 2 || (argc - at) % 2 != 0) {
-		fprintf(stderr,
-			"usage: replay [--json FILE] (--trace FILE | --generated SEED)...\n");
-		return 2;
-	}
+	if (argc - at < 2 || (argc - at) % 2 != 0)
+		errx(2,
+			"usage: replay [--json FILE] [--store DIR] (--trace FILE | --generated "
+			"SEED)...");
 	r = traces(&rep, argv + at, argc - at);
 	if (r == 0)
 		r = all_scans(&rep);

@@ -47,3 +47,8 @@ struct replay_tier_hits {
 /* DRAM over NVMe. 0 or -ENOMEM. */
 int replay_two_tiers(const struct replay_trace *t, uint32_t dram_blocks, uint32_t nvme_blocks,
 	struct replay_tier_hits *ret);
+
+/* The same through the real store library, in the directory dir (which exists, empty); nvme_blocks
+ * 0 = DRAM above the remote. 0 or -errno, said on stderr. */
+int replay_store(const struct replay_trace *t, const char *dir, uint32_t dram_blocks,
+	uint32_t nvme_blocks, struct replay_tier_hits *ret);
