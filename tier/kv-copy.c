@@ -139,6 +139,7 @@ static void copy_job(void *ctx)
 	if (c->res != NULL)
 		c->res->pins--;
 	kv->n_copies--;
+	mc_cond_signal(&kv->wake); /* the next one */
 	if (r != -EBADMSG)
 		kv_trouble_locked(kv, KV_REMOTE, r);
 	if (r == 0) {
