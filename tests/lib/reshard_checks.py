@@ -3,6 +3,7 @@ independent slicer.
 
 reshard_checks.py PROGRAM DIR CHECK… [SEED]; checks that use what an earlier one imported come after it
 """
+import itertools
 import json
 import os
 import random
@@ -229,6 +230,42 @@ def profiles():
     shutil.copy(other, path)
     assert "another profile" in run("layout", "add", path, code=1)
     print("a profile that an engine wrote, checked and registered")
+
+
+def meshes_of(model):
+    """tp × pp × ep as far as the model's widths, blocks and experts go."""
+    config = view_checks.model_of(model).config
+    experts = next((config[k] for k in ("num_experts", "num_local_experts", "n_routed_experts") if k in config), 0)
+    blocks = config.get("quantization_config", {}).get("quant_method") == "fp8"
+    for tp, pp, ep in itertools.product((1, 2, 4, 8, 16), (1, 2), (1, 2, 4, 8)):
+        inside = tp % ep == 0
+        if (ep > 1 and ep > experts) or (not inside and ep % tp != 0) or (blocks and tp > 8):
+            continue
+        name = "-".join(f"{axis}{n}" for axis, n in (("tp", tp), ("pp", pp), ("ep", ep)) if n > 1)
+        yield name or "tp1"
+
+
+def grid_of(count=None):
+    """Every mesh of every family, or count of each by lot; each from the result of the one before."""
+    for model in ("llama", "qwen-moe", "mixtral", "deepseek-v3", "kimi-k2", "gpt-oss"):
+        imported(model)
+        source, meshes = f"acme/{model}@r1", list(meshes_of(model))
+        for mesh in meshes if count is None else RNG.sample(meshes, count):
+            to = f"acme/{model}-grid@{mesh}"
+            assert reshard(source, mesh, to)["unlisted_tensors"] == 0, (model, mesh)
+            view_checks.check(model, mesh, exported(to))
+            shutil.rmtree(f"{TOP}/out")
+            os.makedirs(f"{TOP}/out")
+            source = to
+        print(f"{model}: {len(meshes)} meshes")
+
+
+def whole_grid():
+    grid_of()
+
+
+def part_of_the_grid():
+    grid_of(6)
 
 
 def main():
