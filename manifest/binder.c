@@ -302,7 +302,8 @@ int mc_binding_make(const struct mc_binder_in *in, struct mc_binding **ret)
 	if (e == 0)
 		e = mc_binder_colour(b, channels);
 	if (e == 0) {
-		qsort(b->piece, b->n_pieces, sizeof(*b->piece), piece_compare);
+		if (b->n_pieces > 1)
+			qsort(b->piece, b->n_pieces, sizeof(*b->piece), piece_compare);
 		e = mc_binder_simulate(b, channels);
 	}
 	if (e < 0)
