@@ -41,6 +41,7 @@ struct mc_fs_opts {
 	unsigned readahead_kb;        /* of the mount, KiB; 0 = 1,024 */
 	unsigned request_deadline_ms; /* a request without an answer gets EIO; 0 = 60,000 */
 	unsigned stop_deadline_ms;    /* from the stop to the return of mc_fs_run; 0 = 10,000 */
+	const char *control_dir;      /* where the control socket lies; NULL = none is made */
 	int stop_fd;                  /* readable = stop, for instance an eventfd; -1 = none */
 	const char *version;          /* of the program, for status; NULL = unknown */
 	/* May be NULL. Must not wait for the mount. */
@@ -69,3 +70,6 @@ int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err);
  * living one is mounted, -ENOTDIR, -ENOENT …, described in err.
  */
 int mc_fs_check_mountpoint(const char *mountpoint, struct mc_err *err);
+
+/* The name of a mount's control socket in its directory, from the minor number of its device. */
+#define MC_CONTROL_NAME "control-%u"

@@ -71,16 +71,22 @@ void mc_mode_init(struct mc_fs *fs, bool offered)
 	set_passthrough(fs, reason);
 }
 
-int mc_mode_file(struct mc_fs *fs, const struct mc_node *n, struct mc_file **ret)
+int mc_mode_entry_file(
+	struct mc_fs *fs, struct mc_place *place, uint32_t entry, struct mc_file **ret)
 {
 	struct mc_source *src;
 	int r;
 
-	if (n->place->view != NULL)
-		r = mc_view_source(n->place->view, n->entry, fs->opts->store, &src);
+	if (place->view != NULL)
+		r = mc_view_source(place->view, entry, fs->opts->store, &src);
 	else
-		r = mc_manifest_source(n->place->manifest, n->entry, &src);
+		r = mc_manifest_source(place->manifest, entry, &src);
 	return r < 0 ? r : mc_store_file_get(fs->opts->store, src, ret);
+}
+
+int mc_mode_file(struct mc_fs *fs, const struct mc_node *n, struct mc_file **ret)
+{
+	return mc_mode_entry_file(fs, n->place, n->entry, ret);
 }
 
 static void backing_refused(struct mc_fs *fs, int error)

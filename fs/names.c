@@ -384,6 +384,17 @@ void mc_names_layout_changed(struct mc_names *ns, const char *layout)
 	free_dropped(dropped);
 }
 
+void mc_names_refresh(struct mc_names *ns)
+{
+	mc_mutex_lock(&ns->lock);
+	for (struct item *it = ns->first; it != NULL; it = it->next) {
+		it->at_ns = 0;
+		it->failed = false;
+		it->outdated = it->pending;
+	}
+	mc_mutex_unlock(&ns->lock);
+}
+
 void mc_names_misfit(struct mc_names *ns, const char *org, const char *rev, char *out, size_t size)
 {
 	size_t len = strlen(rev);

@@ -78,6 +78,8 @@ void mc_names_close(struct mc_names *ns);
 void mc_names_ask(struct mc_names *ns, const struct mc_question *q, bool fresh, struct mc_ask *ask);
 /* A layout was published or removed here: what is remembered about it is asked anew. */
 void mc_names_layout_changed(struct mc_names *ns, const char *layout);
+/* Everything that can change is asked anew by who needs it next. */
+void mc_names_refresh(struct mc_names *ns);
 /* Why the layout that was asked for last among those that do not fit the revision "<model>@<rev>"
  * does not; "" = none is remembered. */
 void mc_names_misfit(struct mc_names *ns, const char *org, const char *rev, char *out, size_t size);

@@ -1,15 +1,17 @@
 /*
  * From mounting to unmounting.
  *
- * Order of the end: (1) unanswered requests get until half of the stop deadline, then EIO, and from
- * then on every read does; (2) the notifier is joined: it may wait for a page whose read is still
- * in the kernel's queue, so the loop threads must be there to answer it; (3) the loop threads are
- * joined; (4) what came in meanwhile gets EIO; (5) unmount and close the device; (6) wait for reads
- * and catalogue calls still under way; (7) free.
+ * Order of the end: (0) the control socket, whose commands use everything else; (1) unanswered
+ * requests get until half of the stop deadline, then EIO, and from then on every read does; (2) the
+ * notifier is joined: it may wait for a page whose read is still in the kernel's queue, so the loop
+ * threads must be there to answer it; (3) the loop threads are joined; (4) what came in meanwhile
+ * gets EIO; (5) unmount and close the device; (6) wait for reads and catalogue calls still under
+ * way; (7) free.
  */
 #include "fs/fs.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +21,7 @@
 #include <unistd.h>
 
 #include "fs/draft.h"
+#include "fs/control.h"
 #include "fs/kv.h"
 #include "fs/log.h"
 #include "fs/mode.h"
@@ -261,13 +264,32 @@ static void log_end(struct mc_fs *fs, bool clean)
 		get(&fs->calls.expired));
 }
 
+/* Without it the mount serves all the same. */
+static void open_control(struct mc_fs *fs)
+{
+	struct mc_mountinfo info;
+	char path[PATH_MAX];
+	int r;
+
+	if (fs->opts->control_dir == NULL)
+		return;
+	r = mc_mountpoint_device(fs->mountpoint, &info);
+	snprintf(path, sizeof(path), "%.4000s/" MC_CONTROL_NAME, fs->opts->control_dir, info.minor);
+	if (r == 0)
+		r = mc_control_open(fs, path, &fs->control);
+	if (r < 0)
+		mc_log(MC_LOG_WARNING, "no-control-socket", "dir=\"%s\" error=\"%s\"",
+			fs->opts->control_dir, strerror(-r));
+}
+
 /* Steps 1 to 6 of the order above. */
 static int stop(struct mc_fs *fs, struct mc_loop *loop)
 {
 	unsigned ms = fs->opts->stop_deadline_ms != 0 ? fs->opts->stop_deadline_ms : 10000;
 	uint64_t now = mc_now_ns(), deadline = now + ms * MS;
-	int r, r2, kv;
+	int r, r2, kv, control;
 
+	control = mc_control_close(fs->control, deadline);
 	answer_all(fs, now + ms * MS / 2);
 	mc_notify_close(fs->notify);
 	mc_loop_close(loop);
@@ -276,7 +298,7 @@ static int stop(struct mc_fs *fs, struct mc_loop *loop)
 	kv = mc_kvfs_stop(fs->kvfs, deadline);
 	fuse_session_unmount(fs->se);
 	r = mc_calls_wait(&fs->calls, deadline);
-	r = kv < 0 ? kv : r;
+	r = kv < 0 ? kv : control < 0 ? control : r;
 	r2 = mc_work_close(fs->work, deadline);
 	r = r < 0 ? r : r2;
 	log_end(fs, r == 0);
@@ -295,6 +317,8 @@ static int run(struct mc_fs *fs, struct mc_signals *s, struct mc_err *err)
 	if (r < 0)
 		mc_err_set(err, r, "starting threads: %s", strerror(-r));
 	else
+		open_control(fs);
+	if (r == 0)
 		serve(fs, s, mc_loop_ended_fd(loop));
 	return r < 0 ? (stop(fs, loop), r) : stop(fs, loop);
 }

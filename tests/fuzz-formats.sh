@@ -13,9 +13,10 @@ if [ ! -f "$build/build.ninja" ]; then
 	CC=clang meson setup "$build" "$here" -Dfuzz=true -Db_sanitize=address,undefined \
 		-Db_lundef=false -Dc_args=-fsanitize=fuzzer-no-link >/dev/null
 fi
-ninja -C "$build" tests/fuzz/fuzz-safetensors tests/fuzz/fuzz-manifest >/dev/null
+ninja -C "$build" tests/fuzz/fuzz-safetensors tests/fuzz/fuzz-manifest tests/fuzz/fuzz-control >/dev/null
 
-mkdir -p "$tmp/manifest" "$tmp/safetensors"
+mkdir -p "$tmp/manifest" "$tmp/safetensors" "$tmp/control"
+echo '{"command":"warm","tier":"nvme","paths":["kv/a","checkpoints/o/m@v/f"],"bytes_per_second":1}' >"$tmp/control/warm"
 cp "$here/tests/golden/manifest-v1.json" "$tmp/manifest/golden"
 python3 - "$tmp/safetensors/small" <<'EOF'
 import json, struct, sys
@@ -25,7 +26,7 @@ head = json.dumps({"__metadata__": {"format": "pt"},
 open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + bytes(19))
 EOF
 
-for name in safetensors manifest; do
+for name in safetensors manifest control; do
 	dict=()
 	[ -f "$here/tests/fuzz/$name.dict" ] && dict=("-dict=$here/tests/fuzz/$name.dict")
 	if ! "$build/tests/fuzz/fuzz-$name" "${dict[@]}" -max_total_time="$seconds" -max_len=8192 \

@@ -52,7 +52,7 @@ expect 2 'unknown key "remtoe"; did you mean "remote"?' ls --config "$MC_TMP/con
 expect 1 "$MC_TMP/config.json:1: unknown key \"remtoe\"" config check "$MC_TMP/config.json"
 expect 1 "$MC_TMP/none: No such file" config check "$MC_TMP/none"
 expect 2 'check which file?' config check
-expect 2 'give check FILE, show or schema' config xyzzy
+expect 2 'give check FILE, show [MOUNTPOINT] or schema' config xyzzy
 echo "{\"remote\": \"dir:$MC_TMP/remote\"}" >"$MC_TMP/config.json"
 expect 0 'no mistake found' config check "$MC_TMP/config.json"
 expect 0 '"key":"remote","value":"dir:'"$MC_TMP"'/remote","origin":"configuration file"' \

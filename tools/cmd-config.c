@@ -1,6 +1,9 @@
 /* mooncakefs config: checks a configuration file, shows effective values, prints the schema. */
 #include "tools/command.h"
+#include "tools/control-client.h"
 #include "tools/json-line.h"
+
+#include <jansson.h>
 
 #include <string.h>
 
@@ -19,11 +22,54 @@ static int check(const char *path)
 	return n == 0 ? MC_EXIT_OK : MC_EXIT_FAILED;
 }
 
+static void print_value(bool json, const char *key, const char *value, const char *origin)
+{
+	struct mc_json_line j;
+
+	if (!json) {
+		printf("%-16s %-32s %s\n", key, value[0] != '\0' ? value : "-", origin);
+		return;
+	}
+	mc_json_line_begin(&j, stdout);
+	mc_json_line_text(&j, "key", key);
+	mc_json_line_text(&j, "value", value);
+	mc_json_line_text(&j, "origin", origin);
+	mc_json_line_end(&j);
+}
+
+static const char *text(const json_t *obj, const char *key)
+{
+	const char *s = json_string_value(json_object_get(obj, key));
+
+	return s != NULL ? s : "";
+}
+
+/* What the mount uses. */
+static int show_mount(const struct mc_options *o)
+{
+	bool json = mc_options_flag(o, MC_OPT_JSON);
+	struct mc_err err = {0};
+	json_t *config, *setting;
+	struct mc_client c;
+	const char *key;
+	int r = mc_client_open(o->args[1], &c, &err);
+
+	if (r == 0) {
+		r = mc_client_command(&c, "config", &config, &err);
+		mc_client_close(&c);
+	}
+	if (r < 0)
+		return mc_fail(&err, r);
+	json_object_foreach(config, key, setting)
+		print_value(json, key, text(setting, "value"), text(setting, "origin"));
+	json_decref(config);
+	return MC_EXIT_OK;
+}
+
 /* What a mount with these options would use. */
 static int show(const struct mc_options *o)
 {
 	char value[MC_OPTION_TEXT_MAX];
-	struct mc_json_line j;
 
 	for (int i = 0; i < MC_OPT_N; i++) {
 		const struct mc_option *opt = &mc_option_table[i];
@@ -32,16 +78,7 @@ static int show(const struct mc_options *o)
 		if (!opt->in_config || (opt->commands & MC_IN_MOUNT) == 0)
 			continue;
 		origin = mc_options_show(o, (enum mc_option_id)i, value);
-		if (!mc_options_flag(o, MC_OPT_JSON)) {
-			printf("%-16s %-32s %s\n", opt->name, value[0] != '\0' ? value : "-",
-				origin);
-			continue;
-		}
-		mc_json_line_begin(&j, stdout);
-		mc_json_line_text(&j, "key", opt->name);
-		mc_json_line_text(&j, "value", value);
-		mc_json_line_text(&j, "origin", origin);
-		mc_json_line_end(&j);
+		print_value(mc_options_flag(o, MC_OPT_JSON), opt->name, value, origin);
 	}
 	return MC_EXIT_OK;
 }
@@ -56,10 +93,13 @@ int mc_cmd_config(const struct mc_options *o)
 		return mc_fail_usage(o, "check which file?");
 	if (strcmp(what, "show") == 0 && o->n_args == 1)
 		return show(o);
+	if (strcmp(what, "show") == 0 && o->n_args == 2)
+		return show_mount(o);
 	if (strcmp(what, "schema") == 0 && o->n_args == 1) {
 		mc_options_schema(stdout);
 		return MC_EXIT_OK;
 	}
-	return mc_fail_usage(o, "\"%s\" with %u arguments; give check FILE, show or schema", what,
+	return mc_fail_usage(o,
+		"\"%s\" with %u arguments; give check FILE, show [MOUNTPOINT] or schema", what,
 		o->n_args - 1);
 }

@@ -30,6 +30,7 @@
 struct mount {
 	const struct mc_options *o;
 	char mountpoint[PATH_MAX];
+	char run_dir[64]; /* of this user's mounts: DRAM tiers and control sockets */
 	char dram_dir[PATH_MAX];
 	char nvme_dir[PATH_MAX]; /* "" = no NVMe tier */
 	uint64_t dram_bytes, nvme_bytes;
@@ -99,24 +100,21 @@ static int choose_dram_dir(struct mount *m, struct mc_err *err)
 {
 	cleanup_free char *text = NULL;
 	uint8_t digest[MC_SHA256_SIZE];
-	char hex[33], parent[64];
+	char hex[33];
 	int n = asprintf(&text, "%s\n%s", mc_options_text(m->o, MC_OPT_REMOTE), m->mountpoint);
 	int r = n < 0 ? -ENOMEM : mc_sha256(text, (size_t)n, digest);
 
 	if (r < 0)
 		return mc_err_set(err, r, "out of memory");
 	mc_hex_encode(digest, 16, hex);
-	if (geteuid() == 0)
-		snprintf(parent, sizeof(parent), "/run/mooncakefs");
-	else
-		snprintf(parent, sizeof(parent), "/dev/shm/mooncakefs-%u", (unsigned)geteuid());
-	r = make_private(parent, err);
+	mc_run_dir(geteuid(), m->run_dir, sizeof(m->run_dir));
+	r = make_private(m->run_dir, err);
 	if (r < 0)
 		return r;
-	snprintf(m->dram_dir, sizeof(m->dram_dir), "%s/%s", parent, hex);
+	snprintf(m->dram_dir, sizeof(m->dram_dir), "%s/%s", m->run_dir, hex);
 	/* After a lazy unmount the old daemon keeps its tier until its last reader is gone. */
 	for (int i = 1; in_use(m->dram_dir) && i < DRAM_DIRS; i++)
-		snprintf(m->dram_dir, sizeof(m->dram_dir), "%s/%s-%d", parent, hex, i);
+		snprintf(m->dram_dir, sizeof(m->dram_dir), "%s/%s-%d", m->run_dir, hex, i);
 	return 0;
 }
 
@@ -259,6 +257,7 @@ static int serve(struct mount *m, struct mc_err *err)
 		.no_passthrough = mc_options_flag(m->o, MC_OPT_NO_PASSTHROUGH),
 		.request_deadline_ms = (unsigned)mc_options_number(m->o, MC_OPT_DEADLINE) * 2000,
 		.stop_deadline_ms = stop_ms / 3,
+		.control_dir = m->run_dir,
 		.stop_fd = -1,
 		.version = MC_VERSION,
 		.news = on_news,

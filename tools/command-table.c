@@ -1,6 +1,8 @@
 /* The table of all commands and what their help explains, the only place where one is described. */
 #include "tools/command.h"
 
+#include <limits.h>
+
 static const char import_details[] =
 	"SRC is the directory that holds the checkpoint. A symbolic link that leaves SRC is "
 	"imported as\n"
@@ -86,9 +88,48 @@ static const char mount_details[] =
 
 static const char config_details[] =
 	"check FILE: reports every mistake of a configuration file with its line.\n"
-	"show: the values a mount with these options (--config FILE, …) uses, and where each comes "
-	"from.\n"
+	"show: the values a mount with these options (--config FILE, …) would use, and where each "
+	"comes\n"
+	"from; with MOUNTPOINT those of the mount there.\n"
 	"schema: the JSON schema of configuration files, for editors and deployment tools.\n";
+
+static const char status_details[] =
+	"MOUNTPOINT may be left out when there is one mount. What is not as it should be comes "
+	"first;\n"
+	"--json prints everything that the daemon says about itself.\n";
+
+static const char stats_details[] = "Counters since the mount; with --watch a line a second of "
+				    "what changed. --json prints one\n"
+				    "object of numbers a line.\n";
+
+static const char files_details[] =
+	"PATH is a file, a directory (all files below it) or a pattern in quotes, in the mount; a "
+	"list may\n"
+	"come from --files-from. Views are taken only where they are named.\n";
+
+static const char warm_details[] =
+	"PATH is a file, a directory (all files below it) or a pattern in quotes, in the mount; a "
+	"list may\n"
+	"come from --files-from. Views are taken only where they are named.\n\n"
+	"Returns when the tier holds every byte; on NVMe that is durable. Exit code 5: it does "
+	"not, "
+	"for\n"
+	"instance because it does not fit. Without --tier it goes to NVMe, or to DRAM where the "
+	"mount has\n"
+	"no NVMe.\n";
+
+static const char evict_details[] =
+	"PATH is a file, a directory (all files below it) or a pattern in quotes, in the mount; a "
+	"list may\n"
+	"come from --files-from. The last good copy never goes, nor what is pinned or in use; what "
+	"stays is\n"
+	"told with the reason, and the exit code is then 1.\n";
+
+static const char bundle_details[] =
+	"FILE gets what a report about a fault needs: versions, status, configuration, metrics, "
+	"the "
+	"last\n"
+	"events, limits of the process. Names of files may stand in the events; no contents do.\n";
 
 const struct mc_command mc_command_table[] = {
 	{"import", MC_IN_IMPORT, "SRC ORG/MODEL[@REV]", 2, 2,
@@ -118,7 +159,26 @@ const struct mc_command mc_command_table[] = {
 	{"umount", MC_IN_UMOUNT, "MOUNTPOINT", 1, 1, "Unmount, and wait for the daemon's end.",
 		"When the mount is in use its users are listed and the exit code is 4.\n",
 		mc_cmd_umount},
-	{"config", MC_IN_CONFIG, "check|show|schema [FILE]", 1, 2,
+	{"status", MC_IN_STATUS, "[MOUNTPOINT]", 0, 1, "Say how a mount is.", status_details,
+		mc_cmd_status},
+	{"stats", MC_IN_STATS, "[MOUNTPOINT]", 0, 1, "Show the counters of a mount.", stats_details,
+		mc_cmd_stats},
+	{"du", MC_IN_DU, "PATH…", 0, UINT_MAX, "Show how much of files each tier holds.",
+		files_details, mc_cmd_du},
+	{"warm", MC_IN_WARM, "PATH…", 0, UINT_MAX, "Bring files into a tier.", warm_details,
+		mc_cmd_warm},
+	{"evict", MC_IN_EVICT, "PATH…", 0, UINT_MAX, "Take files out of a tier.", evict_details,
+		mc_cmd_evict},
+	{"pin", MC_IN_PIN, "PATH…", 0, UINT_MAX, "Keep files from being evicted.", files_details,
+		mc_cmd_pin},
+	{"unpin", MC_IN_UNPIN, "PATH…", 0, UINT_MAX, "Let files be evicted again.", files_details,
+		mc_cmd_unpin},
+	{"refresh", MC_IN_REFRESH, "[MOUNTPOINT]", 0, 1,
+		"Have the remote's catalogue asked again for what is new.", NULL, mc_cmd_refresh},
+	{"debug-bundle", MC_IN_DEBUG_BUNDLE, "FILE [MOUNTPOINT]", 1, 2,
+		"Write down what a report about a fault needs.", bundle_details,
+		mc_cmd_debug_bundle},
+	{"config", MC_IN_CONFIG, "check|show|schema [FILE|MOUNTPOINT]", 1, 2,
 		"Check a configuration file, show effective values.", config_details,
 		mc_cmd_config},
 	{"version", MC_IN_VERSION, "", 0, 0,
@@ -134,5 +194,6 @@ const struct mc_exit_code mc_exit_codes[] = {
 	{MC_EXIT_USAGE, "Wrong usage: the command line or a configuration file."},
 	{MC_EXIT_DAMAGED, "verify, gc: bytes are missing or wrong."},
 	{MC_EXIT_BUSY, "umount: the mount is in use."},
+	{MC_EXIT_INCOMPLETE, "warm: the tier does not hold everything."},
 };
 const unsigned mc_exit_code_count = sizeof(mc_exit_codes) / sizeof(*mc_exit_codes);

@@ -9,8 +9,9 @@ enum {
 	MC_EXIT_OK = 0,
 	MC_EXIT_FAILED = 1,
 	MC_EXIT_USAGE = 2,
-	MC_EXIT_DAMAGED = 3, /* verify, gc: bytes are missing or wrong */
-	MC_EXIT_BUSY = 4,    /* umount: somebody uses the mount */
+	MC_EXIT_DAMAGED = 3,    /* verify, gc: bytes are missing or wrong */
+	MC_EXIT_BUSY = 4,       /* umount: somebody uses the mount */
+	MC_EXIT_INCOMPLETE = 5, /* warm: the tier does not hold all of it */
 };
 
 struct mc_command {
@@ -48,6 +49,15 @@ int mc_fail_usage(const struct mc_options *o, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 int mc_cmd_config(const struct mc_options *o);
+int mc_cmd_debug_bundle(const struct mc_options *o);
+int mc_cmd_du(const struct mc_options *o);
+int mc_cmd_evict(const struct mc_options *o);
+int mc_cmd_pin(const struct mc_options *o);
+int mc_cmd_unpin(const struct mc_options *o);
+int mc_cmd_refresh(const struct mc_options *o);
+int mc_cmd_stats(const struct mc_options *o);
+int mc_cmd_status(const struct mc_options *o);
+int mc_cmd_warm(const struct mc_options *o);
 int mc_cmd_export(const struct mc_options *o);
 int mc_cmd_gc(const struct mc_options *o);
 int mc_cmd_help(const struct mc_options *o);

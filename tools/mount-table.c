@@ -58,10 +58,12 @@ static void unescape(char *s)
 /* "36 35 98:0 / /mnt/x rw,noatime master:1 - ext3 /dev/root rw" */
 static bool parse_line(char *line, struct mc_mount *ret)
 {
-	char *tail = strstr(line, " - ");
+	char *tail = strstr(line, " - "), *owner;
 
 	if (tail == NULL)
 		return false;
+	owner = strstr(tail, "user_id=");
+	ret->owner = owner != NULL ? (uid_t)strtoul(owner + 8, NULL, 10) : 0;
 	*tail = '\0';
 	/* %4095s: PATH_MAX - 1 */
 	if (sscanf(line, "%*u %*u %u:%u %*s %4095s", &ret->major, &ret->minor, ret->path) != 3 ||
@@ -72,32 +74,73 @@ static bool parse_line(char *line, struct mc_mount *ret)
 	return true;
 }
 
-int mc_mount_find(const char *path, struct mc_mount *ret)
+/* The last mount, which lies on top of earlier ones, that matches. *ret_n: how many places. */
+static int find_mount(const char *path, const char *type, struct mc_mount *ret, unsigned *ret_n)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 	char *line = NULL;
 	size_t cap = 0;
 	struct mc_mount m;
-	int r = -ENOENT;
 
+	*ret_n = 0;
 	if (f == NULL)
 		return -errno;
-	/* Later lines lie on top of earlier ones. */
 	while (getline(&line, &cap, f) > 0)
-		if (parse_line(line, &m) && strcmp(m.path, path) == 0) {
+		if (parse_line(line, &m) && (path == NULL || strcmp(m.path, path) == 0) &&
+			(type == NULL || strcmp(m.type, type) == 0)) {
+			*ret_n += *ret_n == 0 || strcmp(m.path, ret->path) != 0;
 			*ret = m;
-			r = 0;
 		}
 	free(line);
 	fclose(f);
-	return r;
+	return *ret_n > 0 ? 0 : -ENOENT;
 }
 
+int mc_mount_find(const char *path, struct mc_mount *ret)
+{
+	unsigned n;
+
+	return find_mount(path, NULL, ret, &n);
+}
+
+/* Whether path is top or lies below it; a space may follow, as in "… (deleted)". */
 static bool is_below(const char *path, const char *top)
 {
 	size_t n = strlen(top);
 
 	return strncmp(path, top, n) == 0 && (path[n] == '\0' || path[n] == '/' || path[n] == ' ');
+}
+
+int mc_mount_over(const char *path, struct mc_mount *ret)
+{
+	char copy[PATH_MAX];
+	char *slash;
+	int r;
+
+	snprintf(copy, sizeof(copy), "%s", path);
+	for (;;) {
+		r = mc_mount_find(copy[0] == '\0' ? "/" : copy, ret);
+		slash = strrchr(copy, '/');
+		if (r != -ENOENT || slash == NULL)
+			return r;
+		*slash = '\0';
+	}
+}
+
+int mc_mount_only(struct mc_mount *ret)
+{
+	unsigned n;
+	int r = find_mount(NULL, "fuse.mooncakefs", ret, &n);
+
+	return r == 0 && n > 1 ? -EEXIST : r;
+}
+
+void mc_run_dir(uid_t uid, char *ret, size_t size)
+{
+	if (uid == 0)
+		snprintf(ret, size, "/run/mooncakefs");
+	else
+		snprintf(ret, size, "/dev/shm/mooncakefs-%u", (unsigned)uid);
 }
 
 static bool link_is_below(const char *link, const char *top)

@@ -4,7 +4,9 @@
 #define ON_REMOTE                                                                                  \
 	(MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_MOUNT | MC_IN_LAYOUT |      \
 		MC_IN_PLAN | MC_IN_RESHARD | MC_IN_CONFIG | MC_IN_GC | MC_IN_RM)
-#define ON_ALL (ON_REMOTE | MC_IN_UMOUNT | MC_IN_VERSION | MC_IN_HELP)
+#define ON_FILES (MC_IN_DU | MC_IN_WARM | MC_IN_EVICT | MC_IN_PIN | MC_IN_UNPIN)
+#define ON_DAEMON (ON_FILES | MC_IN_STATUS | MC_IN_STATS | MC_IN_REFRESH | MC_IN_DEBUG_BUNDLE)
+#define ON_ALL (ON_REMOTE | ON_DAEMON | MC_IN_UMOUNT | MC_IN_VERSION | MC_IN_HELP)
 #define ON_MOUNT (MC_IN_MOUNT | MC_IN_CONFIG) /* what a mount is made of */
 
 const struct mc_option mc_option_table[MC_OPT_N] = {
@@ -43,7 +45,7 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		"Print JSON lines, for programs.",
 		MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_VERSION |
 			MC_IN_CONFIG | MC_IN_LAYOUT | MC_IN_PLAN | MC_IN_RESHARD | MC_IN_GC |
-			MC_IN_RM},
+			MC_IN_RM | ON_DAEMON},
 	[MC_OPT_MODEL] = {"model", 0, false, false, MC_OPTION_TEXT, "DIR|ORG/MODEL[@REV]", NULL, 0,
 		0,
 		"The checkpoint a layout is for: a local directory, or a revision on the remote. "
@@ -106,6 +108,17 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		"The least important lines that are logged.", ON_MOUNT},
 	[MC_OPT_LOG_FORMAT] = {"log-format", 0, true, true, MC_OPTION_CHOICE, "text|json", "text",
 		0, 0, "Log lines as event=… key=value, or as one JSON object each.", ON_MOUNT},
+	[MC_OPT_TIER] = {"tier", 0, false, false, MC_OPTION_CHOICE, "dram|nvme", NULL, 0, 0,
+		"Which tier; warm: default nvme if there is one, evict: default both.",
+		MC_IN_WARM | MC_IN_EVICT},
+	[MC_OPT_FILES_FROM] = {"files-from", 0, false, false, MC_OPTION_TEXT, "FILE", NULL, 0, 0,
+		"Also the paths that FILE lists, one a line; - is standard input.", ON_FILES},
+	[MC_OPT_BWLIMIT] = {"bwlimit", 0, false, false, MC_OPTION_SIZE, "SIZE", NULL, 1,
+		UINT64_C(1) << 50, "Bytes a second at most.", MC_IN_WARM},
+	[MC_OPT_CHECK] = {"check", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
+		"Move nothing; print how much the tier holds, in per cent.", MC_IN_WARM},
+	[MC_OPT_WATCH] = {"watch", 'w', false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
+		"A line a second, with what changed meanwhile.", MC_IN_STATS},
 	[MC_OPT_MAN] = {"man", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Print the manual page of the program, COMMAND or mooncakefs.json, for man -l.",
 		MC_IN_HELP},

@@ -214,14 +214,13 @@ int mc_options_parse(
 	int r;
 
 	*ret = (struct mc_options){.command = command};
-	r = set_defaults(ret, err);
+	ret->args = calloc((size_t)argc + 1, sizeof(*ret->args));
+	r = ret->args == NULL ? mc_err_set(err, -ENOMEM, "out of memory") : set_defaults(ret, err);
 	for (int i = 0; i < argc && r == 0; i++) {
 		if (!only_args && strcmp(argv[i], "--") == 0) {
 			only_args = true;
 		} else if (!only_args && argv[i][0] == '-' && argv[i][1] != '\0') {
 			r = take_option(ret, argc, argv, &i, err);
-		} else if (ret->n_args == MC_ARGS_MAX) {
-			r = mc_err_set(err, -EINVAL, "too many arguments: \"%s\"", argv[i]);
 		} else {
 			ret->args[ret->n_args++] = argv[i];
 		}
@@ -261,5 +260,6 @@ void mc_options_done(struct mc_options *o)
 {
 	for (int i = 0; i < MC_OPT_N; i++)
 		free(o->values[i].text);
+	free(o->args);
 	*o = (struct mc_options){0};
 }

@@ -47,6 +47,11 @@ enum mc_option_id {
 	MC_OPT_LAZY,
 	MC_OPT_LOG_LEVEL,
 	MC_OPT_LOG_FORMAT,
+	MC_OPT_TIER,
+	MC_OPT_FILES_FROM,
+	MC_OPT_BWLIMIT,
+	MC_OPT_CHECK,
+	MC_OPT_WATCH,
 	MC_OPT_MAN,
 	MC_OPT_COMPLETION,
 	MC_OPT_CONFIG,
@@ -82,6 +87,15 @@ enum {
 	MC_IN_PLAN = 1 << 9,
 	MC_IN_RESHARD = 1 << 10,
 	MC_IN_CONFIG = 1 << 11,
+	MC_IN_STATUS = 1 << 12,
+	MC_IN_STATS = 1 << 13,
+	MC_IN_DU = 1 << 14,
+	MC_IN_WARM = 1 << 15,
+	MC_IN_EVICT = 1 << 16,
+	MC_IN_PIN = 1 << 17,
+	MC_IN_UNPIN = 1 << 18,
+	MC_IN_REFRESH = 1 << 19,
+	MC_IN_DEBUG_BUNDLE = 1 << 20,
 	MC_IN_GC = 1 << 24,
 	MC_IN_RM = 1 << 25,
 };
@@ -116,11 +130,10 @@ struct mc_option_value {
 	char *text;      /* TEXT and PLACE, owned */
 };
 
-#define MC_ARGS_MAX 8
 struct mc_options {
 	unsigned command; /* MC_IN_… of the command the line is for */
 	struct mc_option_value values[MC_OPT_N];
-	const char *args[MC_ARGS_MAX]; /* what is no option, borrowed from argv */
+	const char **args; /* what is no option: owned array, words borrowed from argv */
 	unsigned n_args;
 };
 

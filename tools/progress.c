@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define SMOOTH_NS 5e9
+#define SAMPLE_NS UINT64_C(10000000) /* a rate over less says nothing */
 #define SHOW_TERMINAL_NS UINT64_C(200000000)
 #define SHOW_JSON_NS UINT64_C(1000000000)
 
@@ -29,7 +30,7 @@ void mc_progress_sample(struct mc_progress_view *v, const struct mc_progress *no
 		v->sample_bytes = now->bytes_done;
 		return;
 	}
-	if (now_ns <= v->sample_ns || now->bytes_done < v->sample_bytes)
+	if (now_ns < v->sample_ns + SAMPLE_NS || now->bytes_done < v->sample_bytes)
 		return;
 	seconds = (double)(now_ns - v->sample_ns) / 1e9;
 	rate = (double)(now->bytes_done - v->sample_bytes) / seconds;

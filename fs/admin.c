@@ -1,0 +1,294 @@
+/* A file by its path, and what an administrator may do to it. */
+#include "fs/admin.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/mode.h"
+#include "tier/kv.h"
+#include "tier/store-warm.h"
+
+#define NAME_BYTES 256                  /* a component and its NUL */
+#define QUESTION_BYTES (3 * NAME_BYTES) /* "<model>@<rev>/<layout>/<rank>" */
+
+/* Something that is called back once, waited for. */
+struct waiting {
+	struct mc_ask ask;
+	struct mc_mutex lock;
+	struct mc_cond changed;
+	bool done;
+	int res;
+	struct mc_place *place;      /* owned reference */
+	struct mc_kv_object *object; /* likewise */
+};
+
+static void waiting_open(struct waiting *w)
+{
+	*w = (struct waiting){0};
+	mc_mutex_init(&w->lock);
+	mc_cond_init(&w->changed);
+}
+
+static void waiting_end(struct waiting *w)
+{
+	mc_mutex_lock(&w->lock);
+	w->done = true;
+	mc_cond_signal(&w->changed);
+	mc_mutex_unlock(&w->lock);
+}
+
+static void waiting_close(struct waiting *w)
+{
+	mc_mutex_lock(&w->lock);
+	while (!w->done)
+		mc_cond_wait(&w->changed, &w->lock);
+	mc_mutex_unlock(&w->lock);
+	mc_cond_done(&w->changed);
+	mc_mutex_done(&w->lock);
+}
+
+static void answered(struct mc_ask *ask, struct mc_answer *a)
+{
+	struct waiting *w = (struct waiting *)((char *)ask - offsetof(struct waiting, ask));
+
+	/* The answer itself may be gone when this returns. */
+	w->res = a->res;
+	w->place = mc_place_ref(a->place);
+	waiting_end(w);
+}
+
+/* The place that a question is about; the caller's reference. */
+static int ask_place(struct mc_fs *fs, const struct mc_question *q, struct mc_place **ret)
+{
+	struct waiting w;
+	int r;
+
+	waiting_open(&w);
+	w.ask.done = answered;
+	mc_names_ask(fs->names, q, false, &w.ask);
+	waiting_close(&w);
+	r = w.res == 0 && w.place == NULL ? -ENOENT : w.res;
+	if (r == 0)
+		*ret = w.place;
+	else
+		mc_place_unref(w.place);
+	return r;
+}
+
+/* Takes the first component of *path off; false when there is none or it is too long. */
+static bool take_component(const char **path, char out[NAME_BYTES])
+{
+	size_t len = strcspn(*path, "/");
+
+	if (len == 0 || len >= NAME_BYTES)
+		return false;
+	memcpy(out, *path, len);
+	out[len] = '\0';
+	*path += len + ((*path)[len] == '/');
+	return true;
+}
+
+/* The directory of a view, or of one of its ranks: *path moves behind it. */
+static int find_view(struct mc_fs *fs, const char *org, const char *rev, const char **path,
+	struct mc_place **ret)
+{
+	char layout[NAME_BYTES], rank[NAME_BYTES], name[QUESTION_BYTES];
+	struct mc_question q = {.topic = MC_TOPIC_VIEW, .org = org, .name = name};
+	int r;
+
+	if (!take_component(path, layout))
+		return -EISDIR;
+	snprintf(name, sizeof(name), "%s/%s", rev, layout);
+	r = ask_place(fs, &q, ret);
+	if (r < 0 || (*ret)->view != NULL)
+		return r;
+	mc_place_unref(*ret);
+	if (!take_component(path, rank))
+		return -EISDIR;
+	snprintf(name, sizeof(name), "%s/%s/%s", rev, layout, rank);
+	return ask_place(fs, &q, ret);
+}
+
+static int find_entry(struct mc_fs *fs, bool view, const char *path, struct mc_admin_file *ret)
+{
+	char org[NAME_BYTES], rev[NAME_BYTES];
+	struct mc_question q = {.topic = MC_TOPIC_REV, .org = org, .name = rev};
+	struct mc_entry e;
+	int r;
+
+	if (!take_component(&path, org) || !take_component(&path, rev) || strchr(rev, '@') == NULL)
+		return *path == '\0' ? -EISDIR : -ENOENT;
+	r = view ? find_view(fs, org, rev, &path, &ret->place) : ask_place(fs, &q, &ret->place);
+	if (r < 0)
+		return r;
+	r = ret->place->manifest != NULL ? mc_manifest_walk(ret->place->manifest, path, &ret->entry)
+					 : -EISDIR;
+	if (r == 0) {
+		mc_manifest_entry(ret->place->manifest, ret->entry, &e);
+		r = e.type == MC_ENTRY_FILE ? 0 : e.type == MC_ENTRY_DIR ? -EISDIR : -EINVAL;
+	}
+	if (r < 0) {
+		mc_place_unref(ret->place);
+		return r;
+	}
+	ret->size = e.size;
+	ret->holes = e.hole_bytes;
+	return 0;
+}
+
+static int find_object(struct mc_fs *fs, const char *key, struct mc_admin_file *ret)
+{
+	struct mc_kv_attr attr;
+	int r = fs->opts->kv == NULL ? -ENOENT : mc_kv_lookup(fs->opts->kv, key, &attr);
+
+	if (r == 0 && attr.is_dir)
+		r = -EISDIR;
+	if (r < 0)
+		return r;
+	ret->key = key;
+	ret->size = attr.size;
+	return 0;
+}
+
+int mc_admin_open(struct mc_fs *fs, const char *path, struct mc_admin_file *ret)
+{
+	*ret = (struct mc_admin_file){0};
+	if (strncmp(path, "kv/", 3) == 0)
+		return find_object(fs, path + 3, ret);
+	if (strncmp(path, "checkpoints/", 12) == 0)
+		return find_entry(fs, false, path + 12, ret);
+	if (strncmp(path, "views/", 6) == 0)
+		return find_entry(fs, true, path + 6, ret);
+	return -EINVAL;
+}
+
+void mc_admin_close(struct mc_admin_file *f)
+{
+	mc_place_unref(f->place);
+	*f = (struct mc_admin_file){0};
+}
+
+int mc_admin_residency(
+	struct mc_fs *fs, const struct mc_admin_file *f, struct mc_admin_residency *ret)
+{
+	struct mc_residency res = {0};
+	struct mc_kv_attr attr;
+	struct mc_file *file;
+	int r = 0;
+
+	*ret = (struct mc_admin_residency){.size = f->size - f->holes};
+	if (f->key != NULL) {
+		r = mc_kv_lookup(fs->opts->kv, f->key, &attr);
+		if (r == 0)
+			*ret = (struct mc_admin_residency){.size = attr.size,
+				.dram = attr.dram,
+				.nvme = attr.nvme,
+				.remote = attr.size * attr.remotes,
+				.pinned = attr.pinned};
+		return r;
+	}
+	ret->remote = f->place->view == NULL ? ret->size : 0;
+	if (f->size == 0)
+		return 0;
+	r = mc_mode_entry_file(fs, f->place, f->entry, &file);
+	if (r < 0)
+		return r;
+	mc_store_residency(fs->opts->store, mc_file_id(file), &res);
+	mc_file_put(file);
+	ret->dram = res.dram;
+	ret->nvme = res.nvme;
+	ret->pinned = res.pinned;
+	return 0;
+}
+
+static void got(void *ctx, int res, struct mc_kv_object *obj)
+{
+	struct waiting *w = ctx;
+
+	w->res = res;
+	w->object = obj;
+	waiting_end(w);
+}
+
+/* To DRAM by opening it; to NVMe what is still on its way there. */
+static int warm_object(struct mc_fs *fs, const char *key, const struct mc_warm_opts *opts)
+{
+	struct mc_kv_attr attr;
+	struct waiting w;
+	int r;
+
+	if (opts->tier == MC_TIER_NVME) {
+		r = mc_kv_sync(fs->opts->kv, key);
+		if (r == 0)
+			r = mc_kv_lookup(fs->opts->kv, key, &attr);
+		return r < 0 ? r : attr.nvme < attr.size ? -EOPNOTSUPP : 0;
+	}
+	waiting_open(&w);
+	mc_kv_get(fs->opts->kv, key, got, &w);
+	waiting_close(&w);
+	if (w.res == 0)
+		mc_kv_object_put(w.object);
+	return w.res;
+}
+
+int mc_admin_warm(struct mc_fs *fs, const struct mc_admin_file *f, const struct mc_warm_opts *opts)
+{
+	struct mc_file *file;
+	int r;
+
+	if (opts->tier != MC_TIER_DRAM && opts->tier != MC_TIER_NVME)
+		return -EINVAL;
+	if (f->size == 0)
+		return 0;
+	if (f->key != NULL)
+		return warm_object(fs, f->key, opts);
+	r = mc_mode_entry_file(fs, f->place, f->entry, &file);
+	if (r < 0)
+		return r;
+	r = mc_store_warm(file, opts);
+	mc_file_put(file);
+	return r;
+}
+
+int mc_admin_evict(
+	struct mc_fs *fs, const struct mc_admin_file *f, enum mc_tier tier, const char **ret_why)
+{
+	struct mc_file *file;
+	int r;
+
+	*ret_why = NULL;
+	if (f->key != NULL)
+		return mc_kv_evict_from(fs->opts->kv, f->key, tier, ret_why);
+	if (f->size == 0)
+		return 0;
+	r = mc_mode_entry_file(fs, f->place, f->entry, &file);
+	if (r < 0)
+		return r;
+	r = mc_store_evict(fs->opts->store, mc_file_id(file), tier, ret_why);
+	mc_file_put(file);
+	return r;
+}
+
+int mc_admin_pin(struct mc_fs *fs, const struct mc_admin_file *f, bool pinned)
+{
+	struct mc_file *file;
+	int r;
+
+	if (f->key != NULL)
+		return mc_kv_pin(fs->opts->kv, f->key, pinned);
+	if (f->size == 0)
+		return 0;
+	r = mc_mode_entry_file(fs, f->place, f->entry, &file);
+	if (r < 0)
+		return r;
+	r = mc_store_pin(fs->opts->store, mc_file_id(file), pinned);
+	mc_file_put(file);
+	return r;
+}
+
+void mc_admin_refresh(struct mc_fs *fs)
+{
+	mc_names_refresh(fs->names);
+}

@@ -1,0 +1,45 @@
+/*
+ * What an administrator does to one file of the mount, by its path: the control socket's commands.
+ * For threads that may wait; thread-safe.
+ */
+#pragma once
+
+#include "fs/state.h"
+#include "tier/store.h"
+
+/* A file by its path in the mount: of a revision or a view, or a KV object. */
+struct mc_admin_file {
+	struct mc_place *place; /* owned reference; NULL: a KV object */
+	uint32_t entry;         /* of the place */
+	const char *key;        /* of the KV object, borrowed from the path */
+	uint64_t size;          /* bytes */
+	uint64_t holes;         /* bytes of it that are nowhere */
+};
+
+/*
+ * [blocks] path: without the mount point and without links, "checkpoints/ORG/MODEL@REV/FILE",
+ * "views/…" or "kv/KEY". -ENOENT, -EISDIR, -EINVAL (what is no such path), or the failure of the
+ * catalogue. The caller calls close after success.
+ */
+int mc_admin_open(struct mc_fs *fs, const char *path, struct mc_admin_file *ret);
+void mc_admin_close(struct mc_admin_file *f);
+
+struct mc_admin_residency {
+	uint64_t size;       /* bytes that can be resident */
+	uint64_t dram, nvme; /* bytes resident */
+	uint64_t remote;     /* bytes of copies there */
+	bool pinned;
+};
+int mc_admin_residency(
+	struct mc_fs *fs, const struct mc_admin_file *f, struct mc_admin_residency *ret);
+
+struct mc_warm_opts;
+/* [blocks] As mc_store_warm. -EOPNOTSUPP: KV objects come to DRAM only, and to NVMe from there. */
+int mc_admin_warm(struct mc_fs *fs, const struct mc_admin_file *f, const struct mc_warm_opts *opts);
+/* [blocks] Never the last good copy. -EBUSY with a sentence in *ret_why, static text. */
+int mc_admin_evict(
+	struct mc_fs *fs, const struct mc_admin_file *f, enum mc_tier tier, const char **ret_why);
+/* [blocks] */
+int mc_admin_pin(struct mc_fs *fs, const struct mc_admin_file *f, bool pinned);
+/* What is remembered of the catalogue is asked for again by whoever needs it next. */
+void mc_admin_refresh(struct mc_fs *fs);

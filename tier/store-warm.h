@@ -1,0 +1,19 @@
+/* Bringing whole files into a local tier on order. Only for those who may wait. */
+#pragma once
+
+#include "tier/store.h"
+
+struct mc_warm_opts {
+	enum mc_tier tier;         /* DRAM or NVME */
+	uint64_t bytes_per_second; /* 0 = as fast as it goes */
+	/* At least ten times a second, with the bytes that have arrived; false: stop. */
+	bool (*keep_on)(void *ctx, uint64_t bytes_done);
+	void *ctx;
+};
+
+/*
+ * [blocks] Reads what the tier lacks of the file, and for NVMe waits until it is durable there. 0
+ * when the tier held all of it at one moment; -ENOSPC it does not fit, or did not stay; -ENODEV no
+ * such tier; -ECANCELED by keep_on; -EIO, -ETIMEDOUT … the first read that failed.
+ */
+int mc_store_warm(struct mc_file *f, const struct mc_warm_opts *opts);
