@@ -28,14 +28,14 @@ node()
 	mount_start --dram 160MiB --kv-dram 96MiB --nvme "$MC_TMP/nvme$1,1GiB" --kv-replicas 1 || fail "node $1"
 	pids+=("$mount_pid")
 	mount_pid=
-	mkdir "$mnt/kv/d" || fail "mkdir on node $1"
 }
 node 1
+mkdir "$mnt/kv/d" || fail 'mkdir'
 mnt=$two
 node 2
 
 nodes() { timeout 200 python3 -B "$mount_lib/kv_remote_checks.py" "$1" "$one/kv/d" "$two/kv/d" || fail "nodes: $1"; }
-fact 'what one node put the other one reads'
+fact 'what one node put the other one reads, directories included'
 nodes found
 fact 'a key that both put is left as one whole version'
 nodes both &

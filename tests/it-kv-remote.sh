@@ -21,7 +21,6 @@ story()
 	fact 'what was put is found after a stop, by its name alone'
 	mount_stop || fail "stop: $mount_rc"
 	start
-	mkdir "$mnt/kv/d" || fail 'mkdir'
 	check_kv ranges
 	fact 'a flipped byte on the remote: EIO where it is read, right bytes beside it, the log names the key'
 	check_kv flip "$1"
@@ -74,7 +73,6 @@ story "$MC_TMP/nfs/export"
 
 fact 'a range read costs the server the blocks that it touches'
 start
-mkdir "$mnt/kv/d" || fail 'mkdir'
 stat "$mnt/kv/d/s12582913" >/dev/null || fail 'stat'
 before=$(to_client)
 check_kv ranges

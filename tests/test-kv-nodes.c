@@ -172,6 +172,56 @@ START_TEST(a_remote_that_hangs_holds_up_no_lookup_of_what_is_here)
 }
 END_TEST
 
+/* What a node finds that comes anew. */
+static int found_anew(struct nodes *n, const char *key, struct mc_kv_attr *ret)
+{
+	struct kv_fixture z;
+	int r;
+
+	kv_fixture_paths(&z, 64 * MIB);
+	z.opts.remote = n->x.remote;
+	kv_fixture_start(&z);
+	r = kv_ask(z.kv, key, ret);
+	kv_fixture_close(&z);
+	return r;
+}
+
+START_TEST(another_node_finds_the_directories_of_what_was_put)
+{
+	struct mc_kv_attr a;
+	struct nodes n;
+
+	nodes_open(&n);
+	ck_assert_int_eq(mc_kv_mkdir(n.x.kv, "a"), 0);
+	ck_assert_int_eq(mc_kv_mkdir(n.x.kv, "a/b"), 0);
+	ck_assert_int_eq(kv_put(n.x.kv, "a/b/key", 1000, 1, 0), 0);
+	ck_assert_int_eq(attr_of(n.y.kv, "a").is_dir, true);
+	ck_assert_int_eq(attr_of(n.y.kv, "a/b").is_dir, true);
+	ck_assert_int_eq(attr_of(n.y.kv, "a/b/key").is_dir, false);
+	kv_expect(n.y.kv, "a/b/key", 1000, 1);
+	ck_assert_int_eq(kv_put(n.y.kv, "a/b/other", 2000, 2, 0), 0);
+	attr_of(n.x.kv, "a/b/other");
+	kv_expect(n.x.kv, "a/b/other", 2000, 2);
+	ck_assert_int_eq(mc_kv_unlink(n.x.kv, "a/b/key"), 0);
+	ck_assert_int_eq(mc_kv_unlink(n.x.kv, "a/b/other"), 0);
+	ck_assert_int_eq(mc_kv_rmdir(n.x.kv, "a/b"), 0);
+	ck_assert_int_eq(kv_ask(n.x.kv, "a/b", &a), -ENOENT);
+	while (found_anew(&n, "a/b", &a) == 0)
+		sched_yield();
+	ck_assert_int_eq(found_anew(&n, "a", &a), 0);
+	/* What was removed can be made again, as the one or the other. */
+	ck_assert_int_eq(kv_put(n.x.kv, "a/b", 3000, 3, 0), 0);
+	ck_assert_int_eq(found_anew(&n, "a/b", &a), 0);
+	ck_assert_int_eq(a.is_dir, false);
+	ck_assert_int_eq(mc_kv_unlink(n.x.kv, "a/b"), 0);
+	ck_assert_int_eq(mc_kv_mkdir(n.x.kv, "a/b"), 0);
+	ck_assert_int_eq(kv_put(n.x.kv, "a/b/key", 1000, 4, 0), 0);
+	ck_assert_int_eq(found_anew(&n, "a/b", &a), 0);
+	ck_assert_int_eq(a.is_dir, true);
+	nodes_close(&n);
+}
+END_TEST
+
 START_TEST(a_missing_key_is_asked_for_once_a_second)
 {
 	struct mc_kv_attr a;
@@ -216,6 +266,7 @@ END_TEST
 
 SUITE_MAIN("kv-nodes", what_another_node_replaced_or_removed_is_seen_wherever_this_one_had_it,
 	what_another_node_replaced_does_not_come_back_from_nvme,
+	another_node_finds_the_directories_of_what_was_put,
 	a_missing_key_is_asked_for_once_a_second,
 	a_remote_that_hangs_holds_up_no_lookup_of_what_is_here,
 	a_remote_that_lost_everything_takes_nothing_away)

@@ -54,6 +54,20 @@ bool kv_ask_due_locked(struct mc_kv *kv, const struct kv_object *obj)
 
 /* ---- entering answers */
 
+static int enter_dir_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock)
+{
+	size_t len = strlen(key);
+	char child[KV_KEY_MAX + 3];
+	int r;
+
+	memcpy(child, key, len);
+	memcpy(child + len, "/.", 3); /* a name in it, for the sake of its parent */
+	r = kv_index_make_parents(kv->index, child);
+	if (r == 0)
+		kv_index_dir(kv->index, key, len)->on_remote = true;
+	return r;
+}
+
 /* Enters what the remote has; nothing is here under that key. */
 static int enter_found_locked(struct mc_kv *kv, const char *key, const struct kv_footer *f)
 	MC_REQUIRES(kv->lock)
@@ -65,8 +79,8 @@ static int enter_found_locked(struct mc_kv *kv, const char *key, const struct kv
 
 	if (kv_index_dir(kv->index, key, strlen(key)) != NULL)
 		return -ENOENT;
-	r = kv_index_make_parents(kv->index, key);
-	if (r < 0)
+	r = kv_footer_is_dir(f) ? enter_dir_locked(kv, key) : kv_index_make_parents(kv->index, key);
+	if (r < 0 || kv_footer_is_dir(f))
 		return r == -ENOTDIR ? -ENOENT : r;
 	name = strrchr(key, '/') != NULL ? strrchr(key, '/') + 1 : key;
 	obj = kv_object_new(name, strlen(name), f->size);

@@ -22,7 +22,9 @@ struct tail {
 	uint32_t crc; /* of all of the footer before this field */
 	char magic[8];
 };
-_Static_assert(sizeof(struct tail) == 56, "no padding");
+_Static_assert(sizeof(struct tail) == KV_FOOTER_TAIL, "no padding");
+
+const uint8_t kv_dir_version[16];
 
 size_t kv_footer_len(uint32_t n_crc, size_t key_len)
 {

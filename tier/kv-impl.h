@@ -148,6 +148,7 @@ struct kv_dir {
 	uint32_t n, cap, live;
 	uint64_t meta; /* record in the slab, 0 = none */
 	uint16_t name_len;
+	bool on_remote; /* other nodes find it there */
 	char name[];
 };
 

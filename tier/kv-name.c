@@ -3,6 +3,7 @@
  * anybody else does.
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include <string.h>
 
@@ -185,11 +186,14 @@ int mc_kv_rmdir(struct mc_kv *kv, const char *key)
 		r = kv_index_find(kv->index, key) != NULL ? -ENOTDIR : -ENOENT;
 	else if (r == 0 && d->live > 0)
 		r = -ENOTEMPTY;
-	if (r == 0 && kv->log != NULL) {
+	if (r == 0 && (kv->log != NULL || kv->opts.remote != NULL)) {
 		mc_mutex_unlock(&kv->lock);
-		r = mc_kv_log_dir(kv->log, key, false);
+		r = kv_delete_add(kv, key, kv_dir_version);
+		if (r == 0 && kv->log != NULL)
+			r = mc_kv_log_dir(kv->log, key, false);
 		mc_mutex_lock(&kv->lock);
 		d = kv_index_dir(kv->index, key, strlen(key));
+		d->on_remote = false;
 		if (r == 0 && d->live > 0) /* filled meanwhile: it stays, and says so again */
 			r = -ENOTEMPTY;
 	}

@@ -78,6 +78,56 @@ static char *map_with_room(struct mc_kv *kv, uint64_t file, uint64_t size, size_
 	return base;
 }
 
+/* An object that says that key is a directory; what another node has there stays. */
+static int put_dir(struct mc_kv *kv, const char *key)
+{
+	const struct mc_kv_meta meta = {.key = key};
+	size_t len = kv_footer_len(0, strlen(key));
+	char path[KV_REMOTE_PATH], all[KV_KEY_MAX + KV_FOOTER_TAIL];
+	struct kv_delete *pending;
+	int r = kv_remote_path(key, path);
+
+	if (r < 0)
+		return r;
+	kv_footer_write(&meta, all);
+	pending = kv_delete_claim(kv, key);
+	r = mc_remote_put(kv->opts.remote, path, all, len, pending != NULL ? 0 : MC_PUT_EXCL, NULL);
+	if (r == -EEXIST)
+		r = 0;
+	kv_delete_release(kv, pending, r == 0);
+	return r;
+}
+
+/* The directories that key lies in, so that other nodes find the way to it. */
+static int put_dirs(struct mc_kv *kv, const char *key)
+{
+	const char *slash = key;
+	int r = 0;
+
+	while (r == 0 && (slash = strchr(slash, '/')) != NULL) {
+		size_t len = (size_t)(slash++ - key);
+		char dir[KV_KEY_MAX + 1];
+		struct kv_dir *d;
+		bool missing;
+
+		memcpy(dir, key, len);
+		dir[len] = '\0';
+		mc_mutex_lock(&kv->lock);
+		d = kv_index_dir(kv->index, key, len);
+		missing = d != NULL && !d->on_remote;
+		mc_mutex_unlock(&kv->lock);
+		if (!missing)
+			continue;
+		r = put_dir(kv, dir);
+		mc_mutex_lock(&kv->lock);
+		d = kv_index_dir(kv->index, key, len);
+		if (d != NULL && r == 0)
+			d->on_remote = true;
+		mc_mutex_unlock(&kv->lock);
+	}
+	return r;
+}
+
 int kv_remote_put(
 	struct mc_kv *kv, const struct mc_kv_meta *meta, const void *buf, const struct kv_res *res)
 {
@@ -95,8 +145,10 @@ int kv_remote_put(
 	if (!mapped)
 		memcpy(all, buf, meta->size);
 	kv_footer_write(meta, all + meta->size);
+	r = put_dirs(kv, meta->key);
 	pending = kv_delete_claim(kv, meta->key);
-	r = mc_remote_put(kv->opts.remote, path, all, total, 0, NULL);
+	if (r == 0)
+		r = mc_remote_put(kv->opts.remote, path, all, total, 0, NULL);
 	kv_delete_release(kv, pending, r == 0);
 	if (mapped)
 		munmap(all, total);

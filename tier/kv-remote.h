@@ -11,7 +11,8 @@ int kv_remote_put(
 int kv_remote_get(struct mc_kv *kv, const char *key, const struct kv_object *obj, char *buf);
 /* Tells the log that a copy of the object has wrong bytes: key, tier and the way out. */
 void kv_tell_bad(struct mc_kv *kv, struct kv_object *obj, bool on_remote) MC_EXCLUDES(kv->lock);
-/* What a remote object's footer says; crc and key are owned. */
+/* What a remote object's footer says; crc and key are owned. A directory is an empty object whose
+ * version is zeros. */
 struct kv_footer {
 	uint8_t version[16];
 	uint64_t size; /* of the payload */
@@ -21,6 +22,12 @@ struct kv_footer {
 	char *key;
 };
 void kv_footer_done(struct kv_footer *f);
+extern const uint8_t kv_dir_version[16];
+static inline bool kv_footer_is_dir(const struct kv_footer *f)
+{
+	return memcmp(f->version, kv_dir_version, sizeof(f->version)) == 0;
+}
+#define KV_FOOTER_TAIL 56u /* bytes of a footer beside checksums and key */
 /* Bytes of a footer. */
 size_t kv_footer_len(uint32_t n_crc, size_t key_len);
 /* Writes one behind a payload. */
