@@ -37,7 +37,7 @@ struct mc_materialise_result {
 	uint64_t chunks, new_chunks;
 	uint64_t written_bytes; /* sizes of new_chunks */
 	uint64_t resumed_bytes; /* sizes of chunks that an earlier run made */
-	uint32_t unlisted; /* tensors that are in the new files, but not in the tensor table */
+	uint32_t unlisted;      /* tensors that are in the new files, but not in the tensor table */
 };
 
 /* 0 when the revision is READY. -EEXIST: it exists with other content; else as the store and the

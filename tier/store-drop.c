@@ -11,8 +11,8 @@
 enum may { MAY_LEAVE, MAY_LATER, MAY_NOT };
 
 /* The file as a whole. */
-static const char *why_stays_locked(const struct mc_file *f, enum mc_tier tier)
-	MC_REQUIRES(f->store->lock)
+static const char *why_stays_locked(struct mc_store *s, const struct mc_file *f, enum mc_tier tier)
+	MC_REQUIRES(s->lock)
 {
 	if (f->pinned)
 		return "it is pinned";
@@ -36,7 +36,8 @@ static int64_t evict_pair(struct mc_file *f, uint64_t i, enum may *ret_may)
 }
 
 /* DRAM blocks of an evicted run are not on NVMe any more. */
-static void forget_behind_locked(struct mc_file *f, uint64_t run) MC_REQUIRES(f->store->lock)
+static void forget_behind_locked(struct mc_store *s, struct mc_file *f, uint64_t run)
+	MC_REQUIRES(s->lock)
 {
 	uint64_t first = run << MC_RUN_SHIFT;
 
@@ -67,7 +68,7 @@ static int64_t evict_run(struct mc_file *f, uint64_t i, enum may *ret_may)
 	freed = mc_run_evict(run);
 	mc_mutex_lock(&s->lock);
 	if (freed >= 0)
-		forget_behind_locked(f, i);
+		forget_behind_locked(s, f, i);
 	mc_mutex_unlock(&s->lock);
 	return freed;
 }
@@ -84,7 +85,7 @@ static int evict_part(struct mc_file *f, enum mc_tier tier, uint64_t i, uint64_t
 		int64_t freed;
 
 		mc_mutex_lock(&s->lock);
-		*ret_why = why_stays_locked(f, tier);
+		*ret_why = why_stays_locked(s, f, tier);
 		mc_mutex_unlock(&s->lock);
 		if (*ret_why != NULL)
 			return -EBUSY;
