@@ -67,10 +67,17 @@ typedef int mc_backend_open(const char *url, const struct mc_remote_opts *opts,
 mc_backend_open mc_remote_dir_open;
 mc_backend_open mc_remote_nfs_open;
 
-/* Wraps a backend in a door with the URL and deadline of another; owns b and counters from success
- * on. For remote-fault.c; the rest uses URLs. */
-int mc_remote_from_backend(const struct mc_remote *like, struct mc_backend *b,
+/* Puts a door before a backend made elsewhere; owns b and counters from success on. For
+ * remote-fault.c and remote-set.c; the rest uses URLs. deadline_ns: length of an operation. */
+int mc_remote_from_backend(const char *url, uint64_t deadline_ns, struct mc_backend *b,
 	struct mc_remote_counters *counters, struct mc_remote **ret);
+/* The other way; borrowed until close. */
+struct mc_backend *mc_remote_backend(struct mc_remote *r);
+/* From now on operations end after deadline_ns, and those that move no data (stat, mkdir, unlink,
+ * touch, space) after quick_ns. For remote-set.c, which can ask another member then. */
+void mc_remote_limit(struct mc_remote *r, uint64_t deadline_ns, uint64_t quick_ns);
+/* Length of an operation, ns. */
+uint64_t mc_remote_patience(const struct mc_remote *r);
 
 /* The first half of close: from now on everything ends with -ESHUTDOWN. May be called twice. */
 void mc_remote_stop(struct mc_remote *r);
@@ -80,7 +87,7 @@ void mc_backend_read_done(struct mc_remote_read *req, int res);
 
 /* When an operation that starts now must have ended. CLOCK_MONOTONIC, ns. */
 uint64_t mc_remote_deadline(const struct mc_remote *r);
-/* mc_remote_read with a deadline of its own. For remote-get.c. */
+/* mc_remote_read with a deadline of its own. For remotes that stand before others. */
 void mc_remote_read_until(struct mc_remote *r, struct mc_remote_read *req, uint64_t deadline_ns);
 
 /* mc_remote_get between begin and end; in remote-get.c. */

@@ -154,6 +154,7 @@ static void inner_done(struct mc_remote_read *req, int res)
 	struct fault_read *t = req->ctx;
 
 	t->outer->instance = req->instance;
+	t->outer->served = req->served;
 	if (res == 0)
 		damage(&t->v, req->buf, req->len);
 	read_end(t, t->v.hit && t->v.r.kind == MC_FAULT_LOST ? t->v.r.error : res);
@@ -185,6 +186,7 @@ static void fault_read(struct mc_backend *b, struct mc_remote_read *req)
 		.len = req->len,
 		.buf = req->buf,
 		.guard = req->guard,
+		.avoid = req->avoid,
 		.done = inner_done,
 		.ctx = t};
 	t->v = judge(f, MC_FAULT_READ, req->path);
@@ -463,7 +465,8 @@ int mc_remote_fault_open(
 	mc_cond_init(&f->change);
 	r = -pthread_create(&f->thread, NULL, fault_main, f);
 	if (r == 0) {
-		r = mc_remote_from_backend(inner, &f->base, counters, ret);
+		r = mc_remote_from_backend(
+			mc_remote_url(inner), mc_remote_patience(inner), &f->base, counters, ret);
 		if (r == 0) {
 			*ret_control = f;
 			return 0;

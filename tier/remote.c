@@ -21,7 +21,8 @@ struct mc_remote {
 	struct mc_backend *b;                /* owned */
 	char *url;                           /* owned */
 	struct mc_remote_counters *counters; /* owned */
-	uint64_t deadline_ns;                /* length of one operation */
+	_Atomic uint64_t deadline_ns;        /* length of one operation */
+	_Atomic uint64_t quick_ns;           /* of one that moves no data */
 	struct mc_mutex lock;
 	struct mc_cond idle;
 	uint64_t active MC_GUARDED_BY(lock);
@@ -153,7 +154,7 @@ int mc_remote_open(const char *url, const struct mc_remote_opts *opts, struct mc
 	if (r == NULL)
 		return -ENOMEM;
 	r->counters = calloc(1, sizeof(*r->counters));
-	r->deadline_ns = (uint64_t)full.deadline_ms * 1000000;
+	mc_remote_limit(r, (uint64_t)full.deadline_ms * 1000000, UINT64_MAX);
 	res = r->counters == NULL ? -ENOMEM : open_kind(url, &full, r->counters, &r->b, err);
 	if (res < 0) {
 		remote_free(r);
@@ -167,18 +168,34 @@ int mc_remote_open(const char *url, const struct mc_remote_opts *opts, struct mc
 	return 0;
 }
 
-int mc_remote_from_backend(const struct mc_remote *like, struct mc_backend *b,
+int mc_remote_from_backend(const char *url, uint64_t deadline_ns, struct mc_backend *b,
 	struct mc_remote_counters *counters, struct mc_remote **ret)
 {
-	struct mc_remote *r = remote_new(like->url);
+	struct mc_remote *r = remote_new(url);
 
 	if (r == NULL)
 		return -ENOMEM;
-	r->deadline_ns = like->deadline_ns;
+	mc_remote_limit(r, deadline_ns, UINT64_MAX);
 	r->counters = counters;
 	r->b = b;
 	*ret = r;
 	return 0;
+}
+
+struct mc_backend *mc_remote_backend(struct mc_remote *r)
+{
+	return r->b;
+}
+
+void mc_remote_limit(struct mc_remote *r, uint64_t deadline_ns, uint64_t quick_ns)
+{
+	atomic_store(&r->deadline_ns, deadline_ns);
+	atomic_store(&r->quick_ns, quick_ns < deadline_ns ? quick_ns : deadline_ns);
+}
+
+uint64_t mc_remote_patience(const struct mc_remote *r)
+{
+	return atomic_load(&r->deadline_ns);
 }
 
 void mc_remote_stop(struct mc_remote *r)
@@ -243,7 +260,7 @@ void mc_backend_read_done(struct mc_remote_read *req, int res)
 
 uint64_t mc_remote_deadline(const struct mc_remote *r)
 {
-	return mc_now_ns() + r->deadline_ns;
+	return mc_now_ns() + mc_remote_patience(r);
 }
 
 void mc_remote_read_until(struct mc_remote *r, struct mc_remote_read *req, uint64_t deadline_ns)
@@ -265,6 +282,7 @@ void mc_remote_read_until(struct mc_remote *r, struct mc_remote_read *req, uint6
 	}
 	atomic_fetch_add(&r->in_flight, 1);
 	req->owner = r;
+	req->served = 0;
 	req->deadline_ns = deadline_ns;
 	req->next = NULL;
 	r->b->ops->read(r->b, req);
@@ -275,11 +293,17 @@ void mc_remote_read(struct mc_remote *r, struct mc_remote_read *req)
 	mc_remote_read_until(r, req, mc_remote_deadline(r));
 }
 
+enum {
+	CALL_ROOT = 1,  /* the root will do */
+	CALL_QUICK = 2, /* moves no data */
+};
+
 /* Starts a synchronous operation: 0 with *ret_call filled, or an error that is counted. */
-static int call_begin(struct mc_remote *r, const char *path, bool root, struct mc_err *err,
+static int call_begin(struct mc_remote *r, const char *path, unsigned flags, struct mc_err *err,
 	struct mc_remote_call *ret_call)
 {
-	int res = mc_remote_path_check(path, root);
+	uint64_t ns = (flags & CALL_QUICK) != 0 ? atomic_load(&r->quick_ns) : mc_remote_patience(r);
+	int res = mc_remote_path_check(path, (flags & CALL_ROOT) != 0);
 
 	if (res == 0)
 		res = enter(r);
@@ -288,8 +312,8 @@ static int call_begin(struct mc_remote *r, const char *path, bool root, struct m
 		return mc_err_set(err, res, "%s: %s: %s", r->url, path != NULL ? path : "(null)",
 			res == -EINVAL ? "not a valid path" : strerror(-res));
 	}
-	*ret_call = (struct mc_remote_call){
-		.path = path, .deadline_ns = mc_remote_deadline(r), .err = err};
+	*ret_call =
+		(struct mc_remote_call){.path = path, .deadline_ns = mc_now_ns() + ns, .err = err};
 	return 0;
 }
 
@@ -310,7 +334,7 @@ int mc_remote_stat(
 {
 	struct mc_remote_attr attr = {0};
 	struct mc_remote_call c;
-	int res = call_begin(r, path, true, err, &c);
+	int res = call_begin(r, path, CALL_ROOT | CALL_QUICK, err, &c);
 
 	if (res < 0)
 		return res;
@@ -324,7 +348,7 @@ int mc_remote_get(struct mc_remote *r, const char *path, size_t max, void **ret_
 	size_t *ret_len, struct mc_err *err)
 {
 	struct mc_remote_call c;
-	int res = call_begin(r, path, false, err, &c);
+	int res = call_begin(r, path, 0, err, &c);
 
 	return res < 0 ? res : call_end(r, &c, mc_remote_get_whole(r, &c, max, ret_buf, ret_len));
 }
@@ -333,7 +357,7 @@ int mc_remote_put(struct mc_remote *r, const char *path, const void *buf, size_t
 	unsigned flags, struct mc_err *err)
 {
 	struct mc_remote_call c;
-	int res = call_begin(r, path, false, err, &c);
+	int res = call_begin(r, path, 0, err, &c);
 
 	assert((flags & ~(unsigned)MC_PUT_EXCL) == 0 && (buf != NULL || len == 0));
 	if (res < 0)
@@ -347,7 +371,7 @@ int mc_remote_put(struct mc_remote *r, const char *path, const void *buf, size_t
 int mc_remote_sync(struct mc_remote *r, struct mc_err *err)
 {
 	struct mc_remote_call c;
-	int res = call_begin(r, "", true, err, &c);
+	int res = call_begin(r, "", CALL_ROOT, err, &c);
 
 	return res < 0 ? res : call_end(r, &c, r->b->ops->sync(r->b, &c));
 }
@@ -376,7 +400,7 @@ int mc_remote_list(struct mc_remote *r, const char *path,
 {
 	struct list_filter f = {.each = each, .ctx = ctx};
 	struct mc_remote_call c;
-	int res = call_begin(r, path, true, err, &c);
+	int res = call_begin(r, path, CALL_ROOT, err, &c);
 
 	return res < 0 ? res : call_end(r, &c, r->b->ops->list(r->b, &c, list_each, &f));
 }
@@ -384,7 +408,7 @@ int mc_remote_list(struct mc_remote *r, const char *path,
 int mc_remote_mkdir(struct mc_remote *r, const char *path, struct mc_err *err)
 {
 	struct mc_remote_call c;
-	int res = call_begin(r, path, true, err, &c);
+	int res = call_begin(r, path, CALL_ROOT | CALL_QUICK, err, &c);
 
 	if (res < 0)
 		return res;
@@ -394,7 +418,7 @@ int mc_remote_mkdir(struct mc_remote *r, const char *path, struct mc_err *err)
 int mc_remote_unlink(struct mc_remote *r, const char *path, struct mc_err *err)
 {
 	struct mc_remote_call c;
-	int res = call_begin(r, path, false, err, &c);
+	int res = call_begin(r, path, CALL_QUICK, err, &c);
 
 	return res < 0 ? res : call_end(r, &c, r->b->ops->unlink(r->b, &c));
 }
@@ -415,7 +439,7 @@ int mc_remote_rename(
 int mc_remote_touch(struct mc_remote *r, const char *path, struct mc_err *err)
 {
 	struct mc_remote_call c;
-	int res = call_begin(r, path, false, err, &c);
+	int res = call_begin(r, path, CALL_QUICK, err, &c);
 
 	return res < 0 ? res : call_end(r, &c, r->b->ops->touch(r->b, &c));
 }
@@ -424,7 +448,7 @@ int mc_remote_space(struct mc_remote *r, struct mc_remote_space *ret, struct mc_
 {
 	struct mc_remote_space space = {0};
 	struct mc_remote_call c;
-	int res = call_begin(r, "", true, err, &c);
+	int res = call_begin(r, "", CALL_ROOT | CALL_QUICK, err, &c);
 
 	if (res < 0)
 		return res;

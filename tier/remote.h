@@ -1,7 +1,8 @@
 /*
  * A remote: the place below the local tiers where every byte has a whole copy. One door for all
  * kinds; the URL chooses: "nfs://server/export[/sub]?nfsport=…" (libnfs, NFSv3),
- * "dir:/absolute/path" (a mounted DFS, or any directory).
+ * "dir:/absolute/path" (a mounted DFS, or any directory). Several of them may stand behind one door
+ * (remote-set.h).
  *
  * Paths are relative to the root the URL names: components separated by '/', none empty, ".", or
  * "..", each ≤ 255 bytes, ≤ 4,095 together; stat, list and mkdir take "" for the root itself. A
@@ -83,11 +84,17 @@ struct mc_remote_read {
 	uint32_t len; /* bytes, 1 .. 1 MiB */
 	void *buf;    /* any alignment; page alignment of buf, off and len allows O_DIRECT */
 	struct mc_guard guard;
+	/* Of several copies: bits of those that gave wrong bytes, from `served` of earlier reads of
+	 * this path. They are not asked again, but looked at and mended. -EBADMSG when none is
+	 * left.
+	 */
+	uint32_t avoid;
 	void (*done)(struct mc_remote_read *req, int res);
 	void *ctx; /* the caller's */
 	/* Answer: which object the bytes are of. Two reads of one path with equal values saw the
 	 * same one, not a replacement of the same size and time. */
 	uint64_t instance;
+	uint32_t served; /* answer: the bit of the copy the bytes are of; 0 = there is but one */
 	/* The remote's, while in flight. */
 	struct mc_remote *owner;
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */

@@ -1,0 +1,263 @@
+/* What is asked of one member of a set after the other (stat), or of all (list, mkdir, space). */
+#include "tier/remote-set-impl.h"
+
+#include "tier/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAUSE_NS (50 * SET_MS) /* between two rounds of asking */
+
+/* ---- asking one */
+
+/* What asking the members one after the other has come to. */
+struct asking {
+	struct mc_set *s;
+	const struct mc_remote_call *c;
+	struct set_order order;
+	unsigned absent; /* said -ENOENT */
+	int trouble;     /* the last other error */
+};
+
+static bool may_ask(struct asking *a, struct set_member *m, bool fenced)
+{
+	struct mc_set *s = a->s;
+	bool may;
+
+	mc_mutex_lock(&s->lock);
+	may = m->up != fenced && !set_is_stale_locked(s, m, a->c->path);
+	mc_mutex_unlock(&s->lock);
+	return may && atomic_load(&m->remote) != NULL && (a->absent & set_bit(m)) == 0;
+}
+
+/* Homes that have no copy of what is there. */
+static void note_absent(struct asking *a)
+{
+	for (unsigned i = 0; i < a->order.copies; i++)
+		if ((a->absent & 1u << a->order.at[i]) != 0)
+			set_note_add(&a->s->members[a->order.at[i]], a->c->path, SET_CHECK, false);
+}
+
+/* Asks those that are up, or those that are not; true when one has the object. */
+static bool stat_round(struct asking *a, bool fenced, struct mc_remote_attr *ret)
+{
+	for (unsigned i = 0; i < a->s->n; i++) {
+		struct set_member *m = &a->s->members[a->order.at[i]];
+		int r;
+
+		if (!may_ask(a, m, fenced))
+			continue;
+		r = mc_remote_stat(atomic_load(&m->remote), a->c->path, ret, NULL);
+		set_outcome(m, r);
+		if (r == 0) {
+			*set_stated(a->s, a->c->path) = (uint8_t)(m->index + 1);
+			if (ret->type == MC_REMOTE_FILE)
+				note_absent(a);
+			return true;
+		}
+		if (r == -ENOENT)
+			a->absent |= set_bit(m);
+		else
+			a->trouble = r;
+	}
+	return false;
+}
+
+/* Absent is what so many say that one of the copies would be among them. */
+static bool is_absent(const struct asking *a)
+{
+	unsigned silent = a->s->n - (unsigned)__builtin_popcount(a->absent);
+
+	return a->absent != 0 && silent < a->order.copies;
+}
+
+int set_stat(struct mc_backend *b, const struct mc_remote_call *c, struct mc_remote_attr *ret)
+{
+	struct mc_set *s = (struct mc_set *)b;
+	struct asking a = {.s = s, .c = c};
+	bool stopping = false;
+	int r = set_order(s, c->path, &a.order);
+
+	if (r < 0)
+		return r;
+	while (!stopping && mc_now_ns() < c->deadline_ns) {
+		if (stat_round(&a, false, ret))
+			return 0;
+		if (is_absent(&a))
+			return -ENOENT;
+		if (a.trouble != 0 && !set_is_trouble(a.trouble))
+			return a.trouble;
+		if (stat_round(&a, true, ret))
+			return 0;
+		if (is_absent(&a))
+			return -ENOENT;
+		mc_mutex_lock(&s->lock);
+		if (!s->stopping)
+			mc_cond_wait_until(&s->change, &s->lock, mc_now_ns() + PAUSE_NS);
+		stopping = s->stopping;
+		mc_mutex_unlock(&s->lock);
+	}
+	return stopping ? -ESHUTDOWN : -ETIMEDOUT;
+}
+
+/* ---- asking all */
+
+struct entry {
+	char *name; /* owned */
+	unsigned member;
+	struct mc_remote_attr attr;
+};
+
+struct entries {
+	struct entry *v; /* owned */
+	size_t n, cap;
+	unsigned member; /* of those being added */
+};
+
+static int entries_add(void *ctx, const char *name, const struct mc_remote_attr *attr)
+{
+	struct entries *e = ctx;
+	char *copy = strdup(name);
+
+	if (copy != NULL && e->n == e->cap) {
+		size_t cap = e->cap == 0 ? 64 : 2 * e->cap;
+		struct entry *v = realloc(e->v, cap * sizeof(*v));
+
+		if (v != NULL) {
+			e->v = v;
+			e->cap = cap;
+		}
+	}
+	if (copy == NULL || e->n == e->cap) {
+		free(copy);
+		return -ENOMEM;
+	}
+	e->v[e->n++] = (struct entry){.name = copy, .member = e->member, .attr = *attr};
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+/* Whether the only members that have the name missed its removal. */
+static bool is_removed(struct mc_set *s, const char *dir, const char *name, unsigned holders)
+{
+	cleanup_free char *path = NULL;
+	unsigned stale = 0;
+
+	if (asprintf(&path, "%s%s%s", dir, *dir != '\0' ? "/" : "", name) < 0)
+		return false;
+	mc_mutex_lock(&s->lock);
+	for (unsigned i = 0; i < s->n; i++) {
+		struct set_note *n = set_note_find_locked(s, &s->members[i], path);
+
+		stale |= n != NULL && n->kind == SET_GONE ? 1u << i : 0;
+	}
+	mc_mutex_unlock(&s->lock);
+	return (holders & ~stale) == 0;
+}
+
+/* The names of all members, each once. A file has its attributes from one of them. */
+static int emit(
+	struct mc_set *s, const char *dir, struct entries *all, mc_remote_each *each, void *ctx)
+{
+	int r = 0;
+
+	if (all->n > 0)
+		qsort(all->v, all->n, sizeof(*all->v), by_name);
+	for (size_t i = 0, next; i < all->n && r == 0; i = next) {
+		unsigned holders = 0;
+
+		for (next = i; next < all->n && strcmp(all->v[next].name, all->v[i].name) == 0;
+			next++)
+			holders |= 1u << all->v[next].member;
+		if (!is_removed(s, dir, all->v[i].name, holders))
+			r = each(ctx, all->v[i].name, &all->v[i].attr);
+	}
+	return r;
+}
+
+int set_list(struct mc_backend *b, const struct mc_remote_call *c, mc_remote_each *each, void *ctx)
+{
+	struct mc_set *s = (struct mc_set *)b;
+	unsigned up = set_up(s), answered = 0, absent = 0;
+	struct entries all = {0};
+	int r = 0, res = -ENOTCONN;
+
+	for (unsigned i = 0; i < s->n && r != -ENOMEM; i++) {
+		struct set_member *m = &s->members[i];
+
+		if ((up & set_bit(m)) == 0)
+			continue;
+		all.member = i;
+		r = mc_remote_list(atomic_load(&m->remote), c->path, entries_add, &all, NULL);
+		set_outcome(m, r);
+		answered += r == 0;
+		absent += r == -ENOENT;
+		if (r < 0 && (r != -ENOENT || absent == s->n))
+			res = r;
+	}
+	if (r == -ENOMEM)
+		res = r;
+	else if (answered + absent + set_copies(s, c->path) > s->n && answered > 0)
+		res = emit(s, c->path, &all, each, ctx);
+	/* else: a member that is away may hold more */
+	for (size_t i = 0; i < all.n; i++)
+		free(all.v[i].name);
+	free(all.v);
+	return res;
+}
+
+int set_mkdir(struct mc_backend *b, const struct mc_remote_call *c)
+{
+	struct mc_set *s = (struct mc_set *)b;
+	unsigned up = set_up(s), made = 0;
+	int res = -ENOTCONN;
+
+	for (unsigned i = 0; i < s->n; i++) {
+		struct set_member *m = &s->members[i];
+		int r;
+
+		if ((up & set_bit(m)) == 0)
+			continue;
+		r = mc_remote_mkdir(atomic_load(&m->remote), c->path, NULL);
+		set_outcome(m, r);
+		made += r == 0;
+		res = r < 0 ? r : res;
+	}
+	return made > 0 ? 0 : res;
+}
+
+/* What fits: each object of the larger class is there `copies` times. */
+int set_space(struct mc_backend *b, const struct mc_remote_call *c, struct mc_remote_space *ret)
+{
+	struct mc_set *s = (struct mc_set *)b;
+	unsigned up = set_up(s), asked = 0;
+	int res = -ENOTCONN;
+
+	(void)c;
+	for (unsigned i = 0; i < s->n; i++) {
+		struct set_member *m = &s->members[i];
+		struct mc_remote_space one;
+		int r;
+
+		if ((up & set_bit(m)) == 0)
+			continue;
+		r = mc_remote_space(atomic_load(&m->remote), &one, NULL);
+		set_outcome(m, r);
+		if (r == 0) {
+			ret->total += one.total / s->opts.copies;
+			ret->avail += one.avail / s->opts.copies;
+			asked++;
+		} else {
+			res = r;
+		}
+	}
+	return asked > 0 ? 0 : res;
+}
