@@ -18,6 +18,7 @@ struct range {
 	struct kv_block *blocks[MC_KV_READ_IOV];
 	struct mc_kv_log_read nvme;
 	struct mc_remote_read remote;
+	uint32_t avoid; /* copies of the block that were bad */
 	char path[KV_REMOTE_PATH];
 	int res_nvme; /* of the last read there */
 };
@@ -77,12 +78,20 @@ static bool block_matches(const struct range *g)
 		kv_crcs(g->obj)[b];
 }
 
+static void read_remote(struct range *g);
+
 static void remote_done(struct mc_remote_read *req, int res)
 {
 	struct range *g = req->ctx;
+	bool bad = res == 0 && !block_matches(g);
 
 	kv_trouble_read(g->r->obj->kv, res);
-	if (res == 0 && !block_matches(g))
+	if (bad && req->served != 0) { /* another copy; the remote says when none is left */
+		g->avoid |= req->served;
+		read_remote(g);
+		return;
+	}
+	if (bad)
 		res = -EBADMSG;
 	if (res == -EBADMSG)
 		kv_tell_bad(g->r->obj->kv, g->obj, true);
@@ -108,6 +117,7 @@ static void read_remote(struct range *g)
 		.off = b << MC_BLOCK_SHIFT,
 		.len = mc_block_len(g->obj->size, b),
 		.buf = g->blocks[g->i]->bytes,
+		.avoid = g->avoid,
 		.done = remote_done,
 		.ctx = g,
 	};
@@ -147,6 +157,7 @@ static void next_block(struct range *g)
 		atomic_fetch_add(&g->blocks[0]->refs, 1);
 	}
 	loc = kv_loc(kv_now(g->obj));
+	g->avoid = 0;
 	mc_mutex_unlock(&kv->lock);
 	if (g->blocks[g->i] != NULL) {
 		g->i++;

@@ -6,6 +6,7 @@
 #include "tier/kv-remote.h"
 
 #include "tier/digest.h"
+#include "tier/remote-set.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -244,6 +245,16 @@ static int footer_once(struct mc_kv *kv, const char *path, struct kv_footer *ret
 	return r;
 }
 
+/* The footer that was read is damaged: that of another copy, if there are several. */
+static int footer_of_good_copy(struct mc_kv *kv, const char *path, struct kv_footer *ret)
+{
+	cleanup_free void *all = NULL;
+	size_t len, need;
+	int r = mc_remote_get_good(kv->opts.remote, path, SIZE_MAX, &all, &len);
+
+	return r < 0 ? r : kv_footer_parse(all, len, len, ret, &need);
+}
+
 int kv_remote_footer(struct mc_kv *kv, const char *key, struct kv_footer *ret)
 {
 	char path[KV_REMOTE_PATH];
@@ -253,6 +264,8 @@ int kv_remote_footer(struct mc_kv *kv, const char *key, struct kv_footer *ret)
 		r = -ESTALE;
 	for (int i = 0; i < VERSIONS_TRIED && r == -ESTALE; i++)
 		r = footer_once(kv, path, ret);
+	if (r == -EBADMSG)
+		r = footer_of_good_copy(kv, path, ret);
 	if (r == 0 && strcmp(ret->key, key) != 0) {
 		kv_footer_done(ret);
 		return -EBADMSG;
@@ -260,31 +273,44 @@ int kv_remote_footer(struct mc_kv *kv, const char *key, struct kv_footer *ret)
 	return r == -ESTALE ? -EIO : r;
 }
 
-int kv_remote_get(struct mc_kv *kv, const char *key, const struct kv_object *obj, char *buf)
+/* What an object read whole says it is, and whether its bytes are those of obj. */
+static int check_whole(const char *all, size_t len, const struct kv_object *obj)
 {
-	size_t max = obj->size + kv_footer_len((uint32_t)mc_block_count(obj->size), KV_KEY_MAX);
-	cleanup_free void *all = NULL;
 	struct kv_footer f;
-	char path[KV_REMOTE_PATH];
-	size_t len, need;
-	int r = kv_remote_path(key, path);
+	size_t need;
+	int r = kv_footer_parse(all, len, len, &f, &need);
 
-	if (r == 0)
-		r = mc_remote_get(kv->opts.remote, path, max, &all, &len, NULL);
-	if (r == -EFBIG)
-		return -ESTALE;
-	if (r == 0)
-		r = kv_footer_parse(all, len, len, &f, &need);
 	if (r < 0)
 		return r;
 	if (memcmp(f.version, obj->version, sizeof(f.version)) != 0 || f.size != obj->size)
 		r = -ESTALE;
 	for (uint64_t b = 0; b < mc_block_count(obj->size) && r == 0; b++)
-		if (mc_crc32c(0, (char *)all + (b << MC_BLOCK_SHIFT), mc_block_len(obj->size, b)) !=
+		if (mc_crc32c(0, all + (b << MC_BLOCK_SHIFT), mc_block_len(obj->size, b)) !=
 			kv_crcs(obj)[b])
 			r = -EBADMSG;
 	kv_footer_done(&f);
+	return r;
+}
+
+int kv_remote_get(struct mc_kv *kv, const char *key, const struct kv_object *obj, char *buf)
+{
+	size_t max = obj->size + kv_footer_len((uint32_t)mc_block_count(obj->size), KV_KEY_MAX);
+	cleanup_free void *all = NULL;
+	char path[KV_REMOTE_PATH];
+	size_t len;
+	int r = kv_remote_path(key, path);
+
+	if (r == 0)
+		r = mc_remote_get(kv->opts.remote, path, max, &all, &len, NULL);
+	if (r == 0)
+		r = check_whole(all, len, obj);
+	if (r == -EBADMSG) {
+		free(steal_ptr(all));
+		r = mc_remote_get_good(kv->opts.remote, path, max, &all, &len);
+		if (r == 0)
+			r = check_whole(all, len, obj);
+	}
 	if (r == 0)
 		memcpy(buf, all, obj->size);
-	return r;
+	return r == -EFBIG ? -ESTALE : r;
 }

@@ -3,8 +3,8 @@
  *
  * A job is queued → started (holds memory and a place among max_in_flight) → its last transfer
  * completes on a tier's thread, which only posts it → finished by a worker. A bad or failed NVMe
- * read is repeated from the remote; bad bytes from the remote are fetched once more, then the
- * readers get EIO (T1).
+ * read is repeated from the remote; bad bytes from the remote are fetched once more, or from every
+ * other copy, then the readers get EIO (T1).
  */
 #include "tier/store-impl.h"
 
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ATTEMPTS 2 /* times the remote is asked for bytes that verify */
+#define MAX_ATTEMPTS 2 /* times a remote without copies is asked for bytes that verify */
 
 struct mc_job {
 	struct mc_work work;  /* first member */
@@ -32,6 +32,7 @@ struct mc_job {
 	uint8_t attempts;
 	struct mc_plan plan;
 	struct mc_remote_read *reqs; /* owned */
+	size_t n_reqs;
 	atomic_uint pending;
 	atomic_int res; /* the first error */
 	struct mc_nvme_op nop;
@@ -245,16 +246,17 @@ static void fetch_nvme(struct mc_job *job)
 	mc_nvme_read(&job->nop);
 }
 
-/* Sends one remote read per object piece; holes and inline bytes are put in place here. */
+/* Sends one remote read per object piece; holes and inline bytes are put in place here. Copies that
+ * an earlier attempt had are avoided. */
 static int fetch_remote(struct mc_store *s, struct mc_job *job)
 {
+	cleanup_free struct mc_remote_read *before = steal_ptr(job->reqs);
 	struct mc_source *src = job->file->src;
 	uint8_t *base = mc_dram_ptr(job->file->dram, job->block), *at = base;
 	size_t n = 0;
 	int r;
 
 	mc_plan_done(&job->plan);
-	free(steal_ptr(job->reqs));
 	job->from_nvme = false;
 	r = src->ops->plan(src, job->block << MC_BLOCK_SHIFT, job->len, &job->plan);
 	if (r == 0 && mc_plan_len(&job->plan) != job->len)
@@ -271,14 +273,17 @@ static int fetch_remote(struct mc_store *s, struct mc_job *job)
 			memset(at, 0, p->len);
 		else if (p->kind == MC_PIECE_INLINE)
 			memcpy(at, p->data, p->len);
-		else if (p->kind == MC_PIECE_OBJECT)
-			job->reqs[n++] = (struct mc_remote_read){.path = p->path,
+		else if (p->kind == MC_PIECE_OBJECT) {
+			job->reqs[n] = (struct mc_remote_read){.path = p->path,
 				.off = p->off,
 				.len = p->len,
 				.buf = at,
 				.guard = p->guard,
+				.avoid = before != NULL ? before[n].avoid | before[n].served : 0,
 				.done = remote_done,
 				.ctx = job};
+			job->n_reqs = ++n;
+		}
 		at += p->len;
 	}
 	job->attempts++;
@@ -368,11 +373,21 @@ static void nvme_untake(struct mc_store *s, struct mc_job *job, int res)
 			res == -EBADMSG ? "bytes do not match their checksum" : strerror(-res));
 }
 
+/* Whether bytes that did not verify may be better from another copy, or the second time. */
+static bool is_worth_another(const struct mc_job *job)
+{
+	for (size_t i = 0; i < job->n_reqs; i++)
+		if (job->reqs[i].served != 0) /* the remote says when no copy is left */
+			return true;
+	return job->attempts < MAX_ATTEMPTS;
+}
+
 static void job_finish(struct mc_store *s, struct mc_work *w)
 {
 	struct mc_job *job = (struct mc_job *)w;
 	struct mc_source *src = job->file->src;
 	int res = atomic_load(&job->res);
+	bool arrived = res == 0;
 
 	if (res == 0 && src->ops->block_crc != NULL &&
 		mc_crc32c(0, mc_dram_ptr(job->file->dram, job->block), job->len) !=
@@ -394,7 +409,7 @@ static void job_finish(struct mc_store *s, struct mc_work *w)
 		job_end(s, job, 0);
 		return;
 	}
-	if (job->from_nvme || (res == -EBADMSG && job->attempts < MAX_ATTEMPTS)) {
+	if (job->from_nvme || (arrived && res == -EBADMSG && is_worth_another(job))) {
 		job->no_nvme = true;
 		transfer(s, job);
 		return;
