@@ -218,6 +218,34 @@ START_TEST(a_flag_beats_o_and_o_beats_the_file_and_the_file_beats_the_default)
 }
 END_TEST
 
+START_TEST(a_remote_given_several_times_is_all_of_them_of_the_best_origin)
+{
+	char path[] = "/tmp/mc-test-options-XXXXXX";
+	int fd = mkstemp(path);
+	struct mc_err err;
+	struct mc_options o;
+	char line[100];
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(
+		dprintf(fd, "{\"remote\": [\"dir:/a\", \"dir:/b\"], \"replicas\": 3}"), 47);
+	snprintf(line, sizeof(line), "--config=%s", path);
+	ck_assert_int_eq(parse(MC_IN_LS, &o, &err, LINE(line)), 0);
+	ck_assert_str_eq(mc_options_text(&o, MC_OPT_REMOTE), "dir:/a\ndir:/b");
+	ck_assert_uint_eq(mc_options_number(&o, MC_OPT_REPLICAS), 3);
+	mc_options_done(&o);
+	ck_assert_int_eq(
+		parse(MC_IN_LS, &o, &err, LINE(line, "-r", "dir:/c", "--remote=dir:/d")), 0);
+	ck_assert_str_eq(mc_options_text(&o, MC_OPT_REMOTE), "dir:/c\ndir:/d");
+	mc_options_done(&o);
+	ck_assert_int_eq(parse(MC_IN_LS, &o, &err, LINE("--remote", "dir:/c\nd")), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.text, "newline"));
+	mc_options_done(&o);
+	close(fd);
+	unlink(path);
+}
+END_TEST
+
 START_TEST(a_value_in_quotes_may_hold_commas)
 {
 	struct mc_err err;
@@ -371,6 +399,7 @@ SUITE_MAIN("options", sizes_are_read_exactly_and_without_overflow, sizes_are_sho
 	flags_values_and_arguments_may_stand_in_any_order,
 	a_wrong_line_says_what_is_wrong_and_what_was_meant,
 	words_of_o_are_options_and_fstab_words_are_ignored, a_value_in_quotes_may_hold_commas,
+	a_remote_given_several_times_is_all_of_them_of_the_best_origin,
 	choices_and_places_are_checked_where_they_are_given,
 	values_are_shown_as_they_are_written_with_their_origin,
 	a_check_names_the_line_of_every_mistake,

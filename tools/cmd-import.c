@@ -93,6 +93,10 @@ int mc_cmd_import(const struct mc_options *o)
 
 	if (r < 0)
 		return mc_fail_usage(o, "%s", err.text);
+	if (opts.reference && mc_count_remotes(o) > 1)
+		return mc_fail_usage(o,
+			"--reference needs the one --remote on which SRC lies; a mount of several "
+			"serves it from there");
 	r = mc_open_remote(o, &remote);
 	if (r != 0)
 		return r;

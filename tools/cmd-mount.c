@@ -163,7 +163,7 @@ static void on_event(void *ctx, const char *event, const char *text)
 
 static int open_store(struct mount *m, struct mc_err *err)
 {
-	uint64_t connections = mc_options_number(m->o, MC_OPT_CONNECTIONS);
+	uint64_t connections = mc_options_number(m->o, MC_OPT_CONNECTIONS) * mc_count_remotes(m->o);
 	const struct mc_store_opts opts = {.remote = m->remote,
 		.dram_dir = m->dram_dir,
 		.dram_capacity = m->dram_bytes,
@@ -310,7 +310,7 @@ static void raise_file_limit(void)
 static int run(struct mount *m)
 {
 	struct mc_err err = {0};
-	int r, code = mc_open_remote(m->o, &m->remote);
+	int r, code = mc_open_remote_telling(m->o, on_event, &m->remote);
 
 	if (code != 0)
 		return code;

@@ -23,13 +23,34 @@ static int unknown_key(
 		f->path, line, key, near);
 }
 
+/* Sets an option from one value; where names it in errors. */
+static int set_value(struct mc_options *o, enum mc_option_id id, const json_t *value,
+	const char *where, struct mc_err *err)
+{
+	const char *text = NULL;
+	char number[32];
+
+	if (json_is_string(value)) {
+		text = json_string_value(value);
+	} else if (json_is_boolean(value)) {
+		text = json_is_true(value) ? "true" : "false";
+	} else if (json_is_integer(value) && json_integer_value(value) >= 0) {
+		snprintf(
+			number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+		text = number;
+	}
+	if (text == NULL)
+		return mc_err_set(
+			err, -EINVAL, "%s must be a string, a whole number, true or false", where);
+	return mc_options_set(o, id, MC_FROM_CONFIG, text, where, err);
+}
+
 static int set_key(struct mc_options *o, const struct mc_config_file *f, const char *key,
 	const json_t *value, struct mc_err *err)
 {
 	unsigned line = mc_config_file_line(f, key);
-	char where[256], number[32];
-	const char *text = NULL;
-	int id = -1;
+	char where[256];
+	int id = -1, r = 0;
 
 	/* Editors look there for the schema. */
 	if (strcmp(key, "$schema") == 0)
@@ -43,19 +64,11 @@ static int set_key(struct mc_options *o, const struct mc_config_file *f, const c
 	if ((mc_option_table[id].commands & o->command) == 0)
 		return 0;
 	snprintf(where, sizeof(where), "%.160s:%u: \"%s\"", f->path, line, key);
-	if (json_is_string(value)) {
-		text = json_string_value(value);
-	} else if (json_is_boolean(value)) {
-		text = json_is_true(value) ? "true" : "false";
-	} else if (json_is_integer(value) && json_integer_value(value) >= 0) {
-		snprintf(
-			number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-		text = number;
-	}
-	if (text == NULL)
-		return mc_err_set(
-			err, -EINVAL, "%s must be a string, a whole number, true or false", where);
-	return mc_options_set(o, (enum mc_option_id)id, MC_FROM_CONFIG, text, where, err);
+	if (mc_option_table[id].type != MC_OPTION_TEXTS || !json_is_array(value))
+		return set_value(o, (enum mc_option_id)id, value, where, err);
+	for (size_t i = 0; i < json_array_size(value) && r == 0; i++)
+		r = set_value(o, (enum mc_option_id)id, json_array_get(value, i), where, err);
+	return r;
 }
 
 int mc_options_load_config(struct mc_options *o, const char *path, struct mc_err *err)

@@ -10,8 +10,15 @@
 #define ON_MOUNT (MC_IN_MOUNT | MC_IN_CONFIG) /* what a mount is made of */
 
 const struct mc_option mc_option_table[MC_OPT_N] = {
-	[MC_OPT_REMOTE] = {"remote", 'r', true, true, MC_OPTION_TEXT, "URL", NULL, 0, 0,
-		"Where the data lies: nfs://SERVER/EXPORT[/SUB] or dir:/ABSOLUTE/PATH.", ON_REMOTE},
+	[MC_OPT_REMOTE] = {"remote", 'r', true, true, MC_OPTION_TEXTS, "URL", NULL, 0, 0,
+		"Where the data lies: nfs://SERVER/EXPORT[/SUB] or dir:/ABSOLUTE/PATH. Several, "
+		"each "
+		"with its own --remote, hold copies of each other's data; #name=NAME,weight=W "
+		"behind "
+		"a URL gives it a lasting name and its share.",
+		ON_REMOTE},
+	[MC_OPT_REPLICAS] = {"replicas", 0, true, true, MC_OPTION_COUNT, "N", "2", 1, 16,
+		"Copies of each chunk, on as many of several remotes.", ON_REMOTE},
 	[MC_OPT_CONNECTIONS] = {"connections", 0, true, true, MC_OPTION_COUNT, "N", "2", 1, 64,
 		"Connections to the NFS server.", ON_REMOTE},
 	[MC_OPT_DEPTH] = {"depth", 0, true, true, MC_OPTION_COUNT, "N", "8", 1, 256,
@@ -81,8 +88,9 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 	[MC_OPT_KV_DRAM] = {"kv-dram", 0, true, true, MC_OPTION_SIZE, "SIZE", NULL, 0,
 		UINT64_C(1) << 50, "Part of --dram for KV objects; default half of it, 0 = no kv/.",
 		ON_MOUNT},
-	[MC_OPT_KV_REPLICAS] = {"kv-replicas", 0, true, true, MC_OPTION_COUNT, "N", "0", 0, 1,
-		"Copies of a KV object wanted on the remote soon after the put; 0 = when evicted.",
+	[MC_OPT_KV_REPLICAS] = {"kv-replicas", 0, true, true, MC_OPTION_COUNT, "N", "0", 0, 16,
+		"Copies of a KV object wanted on remotes soon after the put; 0 = when evicted, as "
+		"many as --replicas.",
 		ON_MOUNT},
 	[MC_OPT_KV_ACK] = {"kv-ack", 0, true, true, MC_OPTION_CHOICE, "dram|nvme|remote", "dram", 0,
 		0, "How far a KV object is once others see it.", ON_MOUNT},

@@ -80,7 +80,8 @@ static int parse_choice(const struct mc_option *opt, const char *text, uint64_t 
 
 static bool is_text(const struct mc_option *opt)
 {
-	return opt->type == MC_OPTION_TEXT || opt->type == MC_OPTION_PLACE;
+	return opt->type == MC_OPTION_TEXT || opt->type == MC_OPTION_TEXTS ||
+		opt->type == MC_OPTION_PLACE;
 }
 
 /* Whether text is one of the option's type; *ret is its number where the type has one. */
@@ -111,6 +112,8 @@ static int parse_value(const struct mc_option *opt, const char *text, uint64_t *
 		break;
 	case MC_OPTION_TEXT:
 		return *text == '\0' ? -EINVAL : 0;
+	case MC_OPTION_TEXTS:
+		return *text == '\0' || strchr(text, '\n') != NULL ? -EINVAL : 0;
 	}
 	if (r == 0 && (v < opt->min || v > opt->max))
 		r = -ERANGE;
@@ -130,8 +133,9 @@ static int bad_value(const struct mc_option *opt, int code, const char *text, co
 		[MC_OPTION_PLACE] = "DIR or DIR,SIZE such as /nvme/mooncake,800GiB"};
 	char min[MC_SIZE_TEXT], max[MC_SIZE_TEXT];
 
-	if (opt->type == MC_OPTION_TEXT)
-		return mc_err_set(err, -EINVAL, "%s: the value is empty", where);
+	if (opt->type == MC_OPTION_TEXT || opt->type == MC_OPTION_TEXTS)
+		return mc_err_set(err, -EINVAL, "%s: the value %s", where,
+			*text == '\0' ? "is empty" : "holds a newline");
 	if (opt->type == MC_OPTION_CHOICE)
 		return mc_err_set(err, -EINVAL, "%s: \"%s\" is none of %s", where, text, opt->unit);
 	if (code != -ERANGE || opt->type == MC_OPTION_PERCENT || opt->max == 0)
@@ -153,6 +157,7 @@ int mc_options_set(struct mc_options *o, enum mc_option_id id, enum mc_option_or
 	const struct mc_option *opt = &mc_option_table[id];
 	struct mc_option_value *v = &o->values[id];
 	uint64_t number = 0;
+	bool more = opt->type == MC_OPTION_TEXTS && v->text != NULL && origin == v->origin;
 	char *copy;
 	int r = parse_value(opt, text, &number);
 
@@ -162,8 +167,7 @@ int mc_options_set(struct mc_options *o, enum mc_option_id id, enum mc_option_or
 	if (origin < v->origin)
 		return 0;
 	if (is_text(opt)) {
-		copy = strdup(text);
-		if (copy == NULL)
+		if (asprintf(&copy, "%s%s%s", more ? v->text : "", more ? "\n" : "", text) < 0)
 			return mc_err_set(err, -ENOMEM, "%s: out of memory", where);
 		free(v->text);
 		v->text = copy;

@@ -15,6 +15,7 @@
 
 enum mc_option_id {
 	MC_OPT_REMOTE,
+	MC_OPT_REPLICAS,
 	MC_OPT_CONNECTIONS,
 	MC_OPT_DEPTH,
 	MC_OPT_DEADLINE,
@@ -63,6 +64,7 @@ enum mc_option_id {
 enum mc_option_type {
 	MC_OPTION_FLAG,    /* on or off */
 	MC_OPTION_TEXT,    /* anything */
+	MC_OPTION_TEXTS,   /* the same, given once or several times: kept a line each */
 	MC_OPTION_COUNT,   /* a whole number */
 	MC_OPTION_SECONDS, /* a whole number of seconds */
 	MC_OPTION_SIZE,    /* bytes, size.h */
@@ -149,8 +151,9 @@ void mc_options_done(struct mc_options *o);
 bool mc_options_given(
 	const struct mc_options *o, enum mc_option_id id); /* default does not count */
 bool mc_options_flag(const struct mc_options *o, enum mc_option_id id);
-const char *mc_options_text(const struct mc_options *o, enum mc_option_id id); /* NULL when unset */
-uint64_t mc_options_number(const struct mc_options *o, enum mc_option_id id);  /* 0 when unset */
+/* NULL when unset; of TEXTS all of them, with newlines between. */
+const char *mc_options_text(const struct mc_options *o, enum mc_option_id id);
+uint64_t mc_options_number(const struct mc_options *o, enum mc_option_id id); /* 0 when unset */
 
 /* Prints the options of a command, two columns. */
 void mc_options_help(unsigned command, FILE *out);
