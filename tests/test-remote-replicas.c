@@ -6,8 +6,10 @@
 #include "tier/remote-set-impl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define TEXT "the bytes of an object"
@@ -559,6 +561,31 @@ START_TEST(a_touch_finds_missing_copies_and_a_sync_waits_for_them)
 }
 END_TEST
 
+START_TEST(of_the_times_of_copies_the_newest_counts)
+{
+	struct mc_remote_attr attr;
+	char path[80], full[200], name[80];
+	struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+
+	set_fixture_open(&x, 2, 2);
+	chunk_path(TEXT, LEN, path);
+	put(path, TEXT);
+	ck_assert_int_eq(mc_remote_mkdir(x.r, "tmp/gc", NULL), 0);
+	snprintf(name, sizeof(name), "tmp/gc/%s", strrchr(path, '/') + 1);
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(full, sizeof(full), "%s/m%u/%s", x.root, i, path);
+		ck_assert_int_eq(utimensat(AT_FDCWD, full, old, 0), 0);
+		ck_assert_int_eq(mc_remote_rename(x.r, path, name, NULL), 0);
+		ck_assert_int_eq(mc_remote_stat(x.r, name, &attr, NULL), 0);
+		ck_assert_int_gt(attr.mtime_s, 1000);
+		ck_assert_int_eq(mc_remote_rename(x.r, name, path, NULL), 0);
+		ck_assert_uint_eq(count_copies(path, TEXT), 2);
+		ck_assert_int_eq(mc_remote_touch(x.r, path, NULL), 0);
+	}
+	set_fixture_done(&x);
+}
+END_TEST
+
 START_TEST(a_list_is_everybodys_and_never_silently_short)
 {
 	int names = 0;
@@ -656,6 +683,6 @@ SUITE_MAIN("remote replicas", objects_are_shared_out_by_weight_and_only_move_to_
 	all_members_full_is_enospc, a_read_only_member_is_read_from_and_not_written_to,
 	of_two_exclusive_puts_the_first_home_decides,
 	a_touch_finds_missing_copies_and_a_sync_waits_for_them,
-	a_list_is_everybodys_and_never_silently_short,
+	of_the_times_of_copies_the_newest_counts, a_list_is_everybodys_and_never_silently_short,
 	a_member_that_is_away_at_the_start_joins_later, with_no_member_there_opening_says_why,
 	close_ends_reads_that_hang_exactly_once)

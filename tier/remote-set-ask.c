@@ -40,29 +40,41 @@ static void note_absent(struct asking *a)
 			set_note_add(&a->s->members[a->order.at[i]], a->c->path, SET_CHECK, false);
 }
 
-/* Asks those that are up, or those that are not; true when one has the object. */
+static bool is_newer(const struct mc_remote_attr *a, const struct mc_remote_attr *b)
+{
+	return a->mtime_s != b->mtime_s ? a->mtime_s > b->mtime_s : a->mtime_ns > b->mtime_ns;
+}
+
+/* Asks those that are up, or those that are not; true when one has the object. Of what gc has set
+ * aside below tmp/ every member is asked, and the newest counts. */
 static bool stat_round(struct asking *a, bool fenced, struct mc_remote_attr *ret)
 {
+	bool first = strncmp(a->c->path, "tmp/", 4) != 0, found = false;
+
 	for (unsigned i = 0; i < a->s->n; i++) {
 		struct set_member *m = &a->s->members[a->order.at[i]];
+		struct mc_remote_attr attr;
 		int r;
 
 		if (!may_ask(a, m, fenced))
 			continue;
-		r = mc_remote_stat(atomic_load(&m->remote), a->c->path, ret, NULL);
+		r = mc_remote_stat(atomic_load(&m->remote), a->c->path, &attr, NULL);
 		set_outcome(m, r);
-		if (r == 0) {
-			*set_stated(a->s, a->c->path) = (uint8_t)(m->index + 1);
-			if (ret->type == MC_REMOTE_FILE)
-				note_absent(a);
-			return true;
-		}
 		if (r == -ENOENT)
 			a->absent |= set_bit(m);
-		else
+		else if (r < 0)
 			a->trouble = r;
+		if (r < 0 || (found && !is_newer(&attr, ret)))
+			continue;
+		found = true;
+		*ret = attr;
+		*set_stated(a->s, a->c->path) = (uint8_t)(m->index + 1);
+		if (first)
+			break;
 	}
-	return false;
+	if (found && ret->type == MC_REMOTE_FILE)
+		note_absent(a);
+	return found;
 }
 
 /* Absent is what so many say that one of the copies would be among them. */
@@ -163,7 +175,8 @@ static bool is_removed(struct mc_set *s, const char *dir, const char *name, unsi
 	return (holders & ~stale) == 0;
 }
 
-/* The names of all members, each once. A file has its attributes from one of them. */
+/* The names of all members, each once; of several copies the newest time, so that one that was
+ * touched is not taken for an old one. */
 static int emit(
 	struct mc_set *s, const char *dir, struct entries *all, mc_remote_each *each, void *ctx)
 {
@@ -172,13 +185,17 @@ static int emit(
 	if (all->n > 0)
 		qsort(all->v, all->n, sizeof(*all->v), by_name);
 	for (size_t i = 0, next; i < all->n && r == 0; i = next) {
+		const struct entry *newest = &all->v[i];
 		unsigned holders = 0;
 
-		for (next = i; next < all->n && strcmp(all->v[next].name, all->v[i].name) == 0;
-			next++)
+		for (next = i; next < all->n && strcmp(all->v[next].name, newest->name) == 0;
+			next++) {
 			holders |= 1u << all->v[next].member;
-		if (!is_removed(s, dir, all->v[i].name, holders))
-			r = each(ctx, all->v[i].name, &all->v[i].attr);
+			if (is_newer(&all->v[next].attr, &newest->attr))
+				newest = &all->v[next];
+		}
+		if (!is_removed(s, dir, newest->name, holders))
+			r = each(ctx, newest->name, &newest->attr);
 	}
 	return r;
 }

@@ -174,6 +174,7 @@ void *set_timer_main(void *arg);
 int set_put(struct mc_backend *b, const struct mc_remote_call *c, const void *buf, size_t len,
 	unsigned flags);
 int set_unlink(struct mc_backend *b, const struct mc_remote_call *c);
+int set_rename(struct mc_backend *b, const struct mc_remote_call *c);
 int set_touch(struct mc_backend *b, const struct mc_remote_call *c);
 int set_sync(struct mc_backend *b, const struct mc_remote_call *c);
 

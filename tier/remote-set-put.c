@@ -66,18 +66,34 @@ static void take_back(struct putting *p)
 
 /* Homes without a copy are noted, here and beside the copies; those with one have nothing to get.
  */
-static void note_homes(struct putting *p)
+static void note_homes(
+	struct mc_set *s, const char *path, const struct set_order *order, unsigned held)
 {
-	struct mc_set *s = p->s;
+	for (unsigned i = 0; i < s->n && set_is_ours(path); i++) {
+		struct set_member *m = &s->members[order->at[i]];
+
+		if ((held & set_bit(m)) != 0) {
+			set_note_settle(m, path);
+		} else if (i < order->copies) {
+			set_note_add(m, path, SET_MISSED, true);
+			set_mark(m, path, SET_MISSED, held);
+		}
+	}
+}
+
+/* Members on which path may still be. A chunk there is only room wasted: a gc finds it. */
+static void note_gone(struct mc_set *s, const char *path, unsigned gone)
+{
+	bool note = gone != 0 && set_is_ours(path) && !set_is_content_named(path);
 
 	for (unsigned i = 0; i < s->n; i++) {
-		struct set_member *m = &s->members[p->order.at[i]];
+		struct set_member *m = &s->members[i];
 
-		if ((p->held & set_bit(m)) != 0) {
-			set_note_settle(m, p->c->path);
-		} else if (i < p->order.copies) {
-			set_note_add(m, p->c->path, SET_MISSED, true);
-			set_mark(m, p->c->path, SET_MISSED, p->held);
+		if ((gone & set_bit(m)) != 0) {
+			set_note_settle(m, path);
+		} else if (note) {
+			set_note_add(m, path, SET_GONE, true);
+			set_mark(m, path, SET_GONE, gone);
 		}
 	}
 }
@@ -95,49 +111,80 @@ int set_put(struct mc_backend *b, const struct mc_remote_call *c, const void *bu
 	put_all(&p);
 	if (p.res == -EEXIST)
 		take_back(&p);
-	else if (p.held != 0 && set_is_ours(c->path))
-		note_homes(&p);
+	else if (p.held != 0)
+		note_homes(p.s, c->path, &p.order, p.held);
 	set_gate_put_end(p.s, c->path);
 	return p.res != -EEXIST && p.held != 0 ? 0 : p.res;
 }
 
-/* Every member may have a copy: a home, or one that stood in for it. */
+/* What a change of a name came to on the members. */
+struct change {
+	unsigned done, absent; /* bits */
+	int res;               /* why another member did not do it; 0 = all that are up did */
+};
+
+/* Removes or renames on every member that is up: each may have a copy, also one that stood in for a
+ * home. */
+static struct change change_all(struct mc_set *s, const struct mc_remote_call *c)
+{
+	unsigned up = set_up(s);
+	struct change ch = {0};
+
+	for (unsigned i = 0; i < s->n; i++) {
+		struct set_member *m = &s->members[i];
+		struct mc_remote *r = atomic_load(&m->remote);
+		int res = -ENOTCONN;
+
+		if ((up & set_bit(m)) != 0) {
+			res = c->new_path == NULL ? mc_remote_unlink(r, c->path, NULL)
+						  : mc_remote_rename(r, c->path, c->new_path, NULL);
+			set_outcome(m, res);
+		}
+		ch.done |= res == 0 ? set_bit(m) : 0;
+		ch.absent |= res == -ENOENT ? set_bit(m) : 0;
+		if (res < 0 && res != -ENOENT && (ch.res == 0 || !set_is_trouble(res)))
+			ch.res = res;
+	}
+	return ch;
+}
+
+/* Members that are away do not count while another one answers: they are noted. */
+static int result_of(const struct mc_set *s, const struct change *ch)
+{
+	if (ch->absent == (1u << s->n) - 1)
+		return -ENOENT;
+	if (ch->res != 0 && (!set_is_trouble(ch->res) || (ch->done | ch->absent) == 0))
+		return ch->res;
+	return 0;
+}
+
 int set_unlink(struct mc_backend *b, const struct mc_remote_call *c)
 {
 	struct mc_set *s = (struct mc_set *)b;
-	unsigned up = set_up(s), all = (1u << s->n) - 1, gone = 0, absent = 0;
-	int res = 0;
+	struct change ch;
 
 	set_gate_put(s, c->path);
-	for (unsigned i = 0; i < s->n; i++) {
-		struct set_member *m = &s->members[i];
-		int r = -ENOTCONN;
-
-		if ((up & set_bit(m)) != 0) {
-			r = mc_remote_unlink(atomic_load(&m->remote), c->path, NULL);
-			set_outcome(m, r);
-		}
-		gone |= r == 0 ? set_bit(m) : 0;
-		absent |= r == -ENOENT ? set_bit(m) : 0;
-		if (r < 0 && r != -ENOENT && (res == 0 || !set_is_trouble(r)))
-			res = r;
-	}
-	for (unsigned i = 0; i < s->n; i++) {
-		struct set_member *m = &s->members[i];
-
-		if (((gone | absent) & set_bit(m)) != 0) {
-			set_note_settle(m, c->path);
-		} else if (set_is_ours(c->path) && (gone | absent) != 0) {
-			set_note_add(m, c->path, SET_GONE, true);
-			set_mark(m, c->path, SET_GONE, gone | absent);
-		}
-	}
+	ch = change_all(s, c);
+	note_gone(s, c->path, ch.done | ch.absent);
 	set_gate_put_end(s, c->path);
-	if (absent == all)
-		return -ENOENT;
-	if (res != 0 && (!set_is_trouble(res) || (gone | absent) == 0))
-		return res;
-	return 0;
+	return result_of(s, &ch);
+}
+
+int set_rename(struct mc_backend *b, const struct mc_remote_call *c)
+{
+	struct mc_set *s = (struct mc_set *)b;
+	struct set_order order;
+	struct change ch;
+	int r = set_order(s, c->new_path, &order);
+
+	if (r < 0)
+		return r;
+	ch = change_all(s, c);
+	if (ch.done == 0)
+		return ch.res != 0 ? ch.res : -ENOENT;
+	note_gone(s, c->path, ch.done | ch.absent);
+	note_homes(s, c->new_path, &order, ch.done);
+	return result_of(s, &ch);
 }
 
 /* Homes of what is there that have no copy are noted: the next sync waits for them. */

@@ -134,6 +134,7 @@ static const struct mc_backend_ops set_ops = {
 	.list = set_list,
 	.mkdir = set_mkdir,
 	.unlink = set_unlink,
+	.rename = set_rename,
 	.touch = set_touch,
 	.space = set_space,
 	.stop = set_stop,
