@@ -199,7 +199,8 @@ int replay_hollow_open(const struct mc_remote *like, struct mc_remote **ret)
 	h->entries = calloc(SLOTS, sizeof(*h->entries));
 	h->counters = calloc(1, sizeof(*h->counters));
 	if (h->entries != NULL && h->counters != NULL)
-		r = mc_remote_from_backend(like, &h->base, h->counters, ret);
+		r = mc_remote_from_backend(
+			mc_remote_url(like), mc_remote_patience(like), &h->base, h->counters, ret);
 	if (r < 0) {
 		free(h->counters);
 		hollow_close(&h->base);
