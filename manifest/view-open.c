@@ -16,6 +16,7 @@
 
 #define INDEX_NAME "model.safetensors.index.json"
 #define NAME_BYTES 64
+#define MAX_FILE (UINT64_C(1) << 46) /* bytes: what no model has, but a padded dimension can */
 /* A tensor's line in a header beside its name and shape; dimensions of ≤ 20 digits. */
 #define TENSOR_LINE 80
 
@@ -162,6 +163,10 @@ static int fill_file(struct opening *o, uint32_t rank, const struct mc_rank_tens
 	f->header = h.bytes;
 	f->header_len = h.len;
 	f->size = h.file_size;
+	if (f->size > MAX_FILE)
+		return mc_err_set(o->err, -EINVAL,
+			"a file of rank-%05u would have %llu bytes, more than %llu", rank,
+			(unsigned long long)f->size, (unsigned long long)MAX_FILE);
 	for (uint32_t i = 0; i < n; i++)
 		v[i] = (struct mc_view_tensor){
 			.local = &t->local[range[0] + i], .off = st[i].off, .len = st[i].len};
