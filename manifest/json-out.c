@@ -18,9 +18,15 @@ void mc_json_put(struct mc_json_out *o, const char *raw)
 
 void mc_json_put_uint(struct mc_json_out *o, uint64_t v)
 {
-	char text[24];
+	char text[20]; /* digits of 2^64 */
+	size_t at = sizeof(text);
 
-	mc_json_put_mem(o, text, (size_t)snprintf(text, sizeof(text), "%" PRIu64, v));
+	/* Headers and manifests are mostly numbers: printf took a tenth of a header's time. */
+	do {
+		text[--at] = (char)('0' + v % 10);
+		v /= 10;
+	} while (v > 0);
+	mc_json_put_mem(o, text + at, sizeof(text) - at);
 }
 
 void mc_json_put_int(struct mc_json_out *o, int64_t v)

@@ -25,6 +25,7 @@ static int name_order(const void *a, const void *b)
 static int check_names(const struct mc_st_new *t, size_t n, struct mc_err *err)
 {
 	cleanup_free const char **names = calloc(n + 1, sizeof(*names));
+	bool sorted = true;
 
 	if (names == NULL)
 		return -ENOMEM;
@@ -34,8 +35,10 @@ static int check_names(const struct mc_st_new *t, size_t n, struct mc_err *err)
 		if (r < 0)
 			return r;
 		names[i] = t[i].name;
+		sorted = sorted && (i == 0 || strcmp(names[i - 1], names[i]) < 0);
 	}
-	qsort(names, n, sizeof(*names), name_order);
+	if (!sorted)
+		qsort(names, n, sizeof(*names), name_order);
 	for (size_t i = 0; i < n; i++)
 		if (strcmp(names[i], "__metadata__") == 0 ||
 			(i > 0 && strcmp(names[i - 1], names[i]) == 0))
