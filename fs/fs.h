@@ -41,6 +41,7 @@ struct mc_fs_opts {
 	unsigned readahead_kb;        /* of the mount, KiB; 0 = 1,024 */
 	unsigned request_deadline_ms; /* a request without an answer gets EIO; 0 = 60,000 */
 	unsigned stop_deadline_ms;    /* from the stop to the return of mc_fs_run; 0 = 10,000 */
+	const char *metrics;          /* ADDRESS:PORT of metrics over HTTP; NULL = none */
 	const char *control_dir;      /* where the control socket lies; NULL = none is made */
 	int stop_fd;                  /* readable = stop, for instance an eventfd; -1 = none */
 	const char *version;          /* of the program, for status; NULL = unknown */

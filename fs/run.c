@@ -24,6 +24,7 @@
 #include "fs/control.h"
 #include "fs/kv.h"
 #include "fs/log.h"
+#include "fs/metrics-http.h"
 #include "fs/mode.h"
 #include "fs/mountpoint.h"
 #include "fs/ops.h"
@@ -290,6 +291,7 @@ static int stop(struct mc_fs *fs, struct mc_loop *loop)
 	int r, r2, kv, control;
 
 	control = mc_control_close(fs->control, deadline);
+	mc_metrics_http_close(fs->metrics);
 	answer_all(fs, now + ms * MS / 2);
 	mc_notify_close(fs->notify);
 	mc_loop_close(loop);
@@ -312,13 +314,18 @@ static int run(struct mc_fs *fs, struct mc_signals *s, struct mc_err *err)
 	int r = mc_notify_open(fs->se, &fs->notify);
 
 	fs->features.threads = loop_threads(fs->opts);
+	if (r < 0)
+		mc_err_set(err, r, "starting threads: %s", strerror(-r));
+	else if (fs->opts->metrics != NULL)
+		r = mc_metrics_http_open(fs, fs->opts->metrics, &fs->metrics, err);
+	/* Before the loop: whoever was told that the mount is ready finds the socket. */
+	if (r == 0)
+		open_control(fs);
 	if (r == 0)
 		r = mc_loop_open(fs->se, fs->features.threads, served, fs, &loop);
 	if (r < 0)
 		mc_err_set(err, r, "starting threads: %s", strerror(-r));
 	else
-		open_control(fs);
-	if (r == 0)
 		serve(fs, s, mc_loop_ended_fd(loop));
 	return r < 0 ? (stop(fs, loop), r) : stop(fs, loop);
 }

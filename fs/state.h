@@ -49,7 +49,8 @@ struct mc_fs {
 	struct mc_drafts *drafts;
 	struct mc_kvfs *kvfs; /* NULL = no kv/ */
 	struct mc_notify *notify;
-	struct mc_control *control; /* NULL = none */
+	struct mc_control *control;      /* NULL = none */
+	struct mc_metrics_http *metrics; /* likewise */
 	struct mc_calls calls;
 	struct mc_mutex stripes[MC_STRIPES]; /* guard node->last_mode and changes of node->opened */
 	struct mc_features features;

@@ -12,7 +12,7 @@ echo hello >"$MC_TMP/src/c.txt"
 : >"$MC_TMP/src/empty"
 mount_import "$MC_TMP/src" acme/model@r1
 size=9000006
-mount_start --dram 256MiB --nvme "$MC_TMP/nvme,512MiB" || fail "mount: $mount_rc"
+mount_start --dram 128MiB --nvme "$MC_TMP/nvme,256MiB" || fail "mount: $mount_rc"
 rev=$mnt/checkpoints/acme/model@r1
 
 # run CODE ARG...: the command's exit code; its output is in $MC_TMP/out.
@@ -45,7 +45,7 @@ says 'blocks from the remote'
 run 0 stats --json "$mnt"
 [ "$(value checkpoints_fetched_blocks)" = 0 ] || fail "blocks: $(value checkpoints_fetched_blocks)"
 run 0 config show "$mnt" --json
-grep -qF '"key":"dram","value":"256MiB","origin":"command line"' "$MC_TMP/out" || fail 'config show'
+grep -qF '"key":"dram","value":"128MiB","origin":"command line"' "$MC_TMP/out" || fail 'config show'
 
 fact 'warm returns when the tier holds every byte; --check says how much it holds'
 run 5 warm --check --json "$rev"
@@ -61,7 +61,7 @@ fetched=$(value checkpoints_fetched_blocks)
 
 fact 'what warm brought to NVMe is served after a SIGKILL without a byte from the remote'
 mount_kill
-mount_start --dram 256MiB --nvme "$MC_TMP/nvme,512MiB" || fail "mount: $mount_rc"
+mount_start --dram 128MiB --nvme "$MC_TMP/nvme,256MiB" || fail "mount: $mount_rc"
 for file in a.bin sub/b.bin c.txt; do
 	cmp "$MC_TMP/src/$file" "$rev/$file" || fail "$file"
 done
@@ -101,7 +101,7 @@ run 0 warm --tier dram --bwlimit 4MiB "$rev/a.bin"
 
 fact 'what does not fit the tier is told, and the exit code is 5'
 truncate -s 0 "$MC_TMP/small/none"
-head -c 300000000 /dev/zero | tr '\0' x >"$MC_TMP/small/big"
+head -c 80000000 /dev/zero | tr '\0' x >"$MC_TMP/small/big"
 mount_import "$MC_TMP/small" acme/big@r1
 run 0 refresh "$mnt"
 run 5 warm --tier dram "$mnt/checkpoints/acme/big@r1"
@@ -140,13 +140,40 @@ says 'warm which PATH?'
 
 socket=/run/mooncakefs/control-$(awk -v m="$mnt" '$5 == m { split($3, d, ":"); print d[2] }' /proc/self/mountinfo)
 [ "$(stat -c %a "$socket")" = 600 ] || fail 'rights of the socket'
+inode=$(stat -c %i "$socket")
 python3 -B "$mount_lib/control_checks.py" "$socket" figures garbage pieces long_line many left_alone other_user ||
 	fail 'the protocol'
 mount_stop || fail "stop: $mount_rc"
-[ ! -e "$socket" ] || fail 'the socket is left'
+# Another mount of this machine may have the number by now.
+[ "$(stat -c %i "$socket" 2>/dev/null)" != "$inode" ] || fail "the socket is left"
+
+fact 'metrics come over HTTP where that is asked for'
+page()
+{
+	python3 - "$1" "$2" <<-'END'
+	import sys, urllib.error, urllib.request
+	try:
+	    with urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}{sys.argv[2]}", timeout=60) as page:
+	        print(page.status, page.headers["Content-Type"], page.read().decode())
+	except urllib.error.HTTPError as e:
+	    print(e.code)
+	END
+}
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+mount_start --dram 64MiB --kv-dram 0 --metrics "127.0.0.1:$port" || fail "mount: $mount_rc"
+page "$port" /metrics >"$MC_TMP/page"
+grep -q '^200 text/plain; version=0.0.4' "$MC_TMP/page" || fail "page: $(head -n 1 "$MC_TMP/page")"
+grep -qx 'mooncakefs_up 1' "$MC_TMP/page" || fail 'metrics'
+[ "$(page "$port" /)" = 404 ] || fail 'another page'
+mkdir "$MC_TMP/mnt2"
+run 1 mount -f "$MC_TMP/mnt2" --remote "$remote" --dram 64MiB --metrics "127.0.0.1:$port"
+says "--metrics 127.0.0.1:$port: Address already in use"
+run 1 mount -f "$MC_TMP/mnt2" --remote "$remote" --dram 64MiB --metrics localhost
+says 'is not a numeric address and port'
+mount_stop || fail "stop: $mount_rc"
 
 fact 'a stop ends commands under way within its bound'
-mount_start --dram 256MiB --kv-dram 0 --stop-timeout 20 || fail "mount: $mount_rc"
+mount_start --dram 64MiB --kv-dram 0 --stop-timeout 20 || fail "mount: $mount_rc"
 "$mooncakefs" warm --tier dram --bwlimit 1KiB "$rev" >"$MC_TMP/out" 2>&1 &
 slow=$!
 # Event of its begin: the first block has come.

@@ -257,6 +257,7 @@ static int serve(struct mount *m, struct mc_err *err)
 		.no_passthrough = mc_options_flag(m->o, MC_OPT_NO_PASSTHROUGH),
 		.request_deadline_ms = (unsigned)mc_options_number(m->o, MC_OPT_DEADLINE) * 2000,
 		.stop_deadline_ms = stop_ms / 3,
+		.metrics = mc_options_text(m->o, MC_OPT_METRICS),
 		.control_dir = m->run_dir,
 		.stop_fd = -1,
 		.version = MC_VERSION,
