@@ -4,4 +4,4 @@ set -euo pipefail
 
 export XDG_STATE_HOME=$MC_TMP/state
 exec python3 -B "$(dirname "$0")/lib/reshard_checks.py" "$MC_BUILD/mooncakefs" "$MC_TMP" \
-	chains stacked sharded from_mooncake bad_payload profiles "$@"
+	chains stacked scattered sharded from_mooncake bad_payload profiles "$@"

@@ -232,6 +232,25 @@ def profiles():
     print("a profile that an engine wrote, checked and registered")
 
 
+def scattered():
+    """What is fused inside its rows is listed row by row, and beyond 1,024 rows it is said to be missing."""
+    imported("wide")
+    doc = document("rows", {
+        "format": "reshard-layout", "version": 1, "name": "rows", "mesh": {"axes": [["tp", 1]]},
+        "rules": [{"match": "**", "replicate": True}],
+        "emit": {"style": "hf", "fuse": [{"name": "model.layers.{1}.mlp.both.weight", "dim": 1,
+                                          "from": ["model.layers.#.mlp.gate_proj.weight",
+                                                   "model.layers.#.mlp.up_proj.weight"]}]}})
+    done = reshard("acme/llama@r1", doc, "acme/llama-rows@r1")
+    assert done["unlisted_tensors"] == 0, done
+    reshard("acme/llama-rows@r1", "tp4", "acme/llama-rows@tp4")
+    check("llama", "tp4", "acme/llama-rows@tp4")
+    assert "2 tensors lie scattered" in run("reshard", "acme/wide@r1", doc, "acme/wide-rows@r1")
+    said = run("reshard", "acme/wide-rows@r1", "tp4", "acme/bad@1", code=1)
+    assert "no tensor matches model.layers.#.mlp.{gate,up}_proj.weight" in said, said
+    print("fused rows are boxes, as far as a table can hold them")
+
+
 def meshes_of(model):
     """tp × pp × ep as far as the model's widths, blocks and experts go."""
     config = view_checks.model_of(model).config
