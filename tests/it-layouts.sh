@@ -20,6 +20,10 @@ logged layout-published name=\"closed\"
 fact 'layouts that were written into the mount are on the remote for other nodes'
 "$mooncakefs" layout ls --remote "$remote" >"$MC_TMP/ls" || fail 'layout ls'
 grep -qx closed "$MC_TMP/ls" || fail "layout ls: $(cat "$MC_TMP/ls")"
+"$mooncakefs" layout rm renamed0 --remote "$remote" || fail 'layout rm'
+[ ! -e "$MC_TMP/remote/layouts/renamed0.json" ] || fail 'still there'
+"$mooncakefs" layout rm renamed0 --remote "$remote" 2>"$MC_TMP/err" && fail 'removed twice'
+grep -q 'no layout "renamed0" is registered' "$MC_TMP/err" || fail "layout rm: $(cat "$MC_TMP/err")"
 find "$MC_TMP/remote/layouts" -name '*bad*' | grep . && fail 'a refused layout is on the remote'
 
 checks removed

@@ -55,6 +55,8 @@ grep -q self_attn.qkv_proj.weight "$mnt/views/acme/llama/llama-qkv/rank-00001/mo
 ls "$mnt/views/acme/llama" >"$MC_TMP/list" || fail 'list of layouts'
 grep -qx tp8 "$MC_TMP/list" && grep -qx llama-qkv "$MC_TMP/list" || fail 'layouts that fit are listed'
 ! grep -q ep8 "$MC_TMP/list" || fail 'a layout that does not fit is listed'
+views hot "$mnt/views/acme/wide/tp2/rank-00001/model.safetensors" >"$MC_TMP/out" 2>&1 || fail "a second pass: $(cat "$MC_TMP/out")"
+grep -q 'passthrough=off' "$MC_TMP/log" || grep -qx 'served by passthrough' "$MC_TMP/out" || fail "a hot view is $(cat "$MC_TMP/out")"
 views blocks "$mnt/views/acme/wide/tp4/rank-00001/model.safetensors" || fail 'reads'
 [ "$(getfattr --only-values -n user.mooncake.kind "$mnt/views/acme/llama/tp2/rank-00000/model.safetensors")" = view ] ||
 	fail 'kind'

@@ -1,4 +1,4 @@
-/* mooncakefs layout: checks, shows and registers layouts. */
+/* mooncakefs layout: checks, shows, registers and removes layouts. */
 #include "tools/command.h"
 
 #include "manifest/dtype.h"
@@ -76,6 +76,29 @@ static int add(const struct mc_options *o, const char *path)
 			printf("%s: views/ORG/MODEL/%s\n", name, name);
 	}
 	mc_remote_close(remote);
+	return r < 0 ? mc_fail(&err, r) : MC_EXIT_OK;
+}
+
+/* By its name, or that of its file in layouts/. */
+static int drop(const struct mc_options *o, const char *what)
+{
+	size_t n = strlen(what);
+	char name[MC_NAME_MAX + 1];
+	struct mc_err err = {0};
+	struct mc_remote *remote;
+	int r = mc_open_remote(o, &remote);
+
+	if (r != 0)
+		return r;
+	if (n > 5 && strcmp(what + n - 5, ".json") == 0)
+		n -= 5;
+	snprintf(name, sizeof(name), "%.*s", (int)n, what);
+	r = mc_layouts_remove(remote, name, &err);
+	mc_remote_close(remote);
+	if (r == -ENOENT) {
+		err.text[0] = '\0';
+		mc_err_set(&err, r, "no layout \"%s\" is registered", name);
+	}
 	return r < 0 ? mc_fail(&err, r) : MC_EXIT_OK;
 }
 
@@ -221,12 +244,14 @@ int mc_cmd_layout(const struct mc_options *o)
 		return mc_fail_usage(o, "which layout?");
 	if (strcmp(verb, "add") == 0)
 		return add(o, what);
+	if (strcmp(verb, "rm") == 0)
+		return drop(o, what);
 	if (strcmp(verb, "show") == 0 && model)
 		return against_model(o, what, true);
 	if (strcmp(verb, "check") == 0 && model)
 		return against_model(o, what, false);
 	if (strcmp(verb, "show") != 0 && strcmp(verb, "check") != 0)
-		return mc_fail_usage(o, "\"%s\" is none of add, check, ls, show", verb);
+		return mc_fail_usage(o, "\"%s\" is none of add, check, ls, rm, show", verb);
 	if (mc_options_text(o, MC_OPT_PROFILE) != NULL)
 		return mc_fail_usage(o, "--profile needs --model");
 	r = mc_open_layout(o, what, NULL, &l);

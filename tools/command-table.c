@@ -62,7 +62,7 @@ static const char layout_details[] =
 	"show: the same and the rule that holds for each tensor.\n"
 	"add: registers a document with the remote; it is then a directory of every view. An\n"
 	"engine's profile is registered under its file's name.\n"
-	"ls: the registered layouts.\n";
+	"ls: the registered layouts. rm: takes one out; readers of its views keep what they have open.\n";
 
 static const char plan_details[] =
 	"Prints totals, bounds and ratios to them; with --json the whole plan. Between two of\n"
@@ -146,8 +146,8 @@ const struct mc_command mc_command_table[] = {
 		mc_cmd_rm},
 	{"gc", MC_IN_GC, "", 0, 0, "Find and remove what no revision on the remote uses.",
 		gc_details, mc_cmd_gc},
-	{"layout", MC_IN_LAYOUT, "add|check|ls|show [LAYOUT]", 1, 2,
-		"Check, show or register parallel layouts.", layout_details, mc_cmd_layout},
+	{"layout", MC_IN_LAYOUT, "add|check|ls|rm|show [LAYOUT]", 1, 2,
+		"Check, show, register or remove parallel layouts.", layout_details, mc_cmd_layout},
 	{"plan", MC_IN_PLAN, "", 0, 0, "Plan which bytes go where, from one layout to another.",
 		plan_details, mc_cmd_plan},
 	{"reshard", MC_IN_RESHARD, "SRC LAYOUT ORG/MODEL[@REV]", 3, 3,

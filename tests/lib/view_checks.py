@@ -5,6 +5,7 @@ view_checks.py meshes MODEL            prints the meshes it is checked on
 view_checks.py check MODEL MESH VIEW   every rank of VIEW/ has the slicer's tensors, byte for byte
 view_checks.py sharded MODEL TP VIEW   the same for vLLM's sharded state
 view_checks.py reader MODEL MESH RANK FILE   what another reader says of the rank's tensors (JSON)
+view_checks.py hot FILE                what is read again gets an image, and the same bytes
 view_checks.py blocks FILE             pread at random places, mmap and read give the same bytes
 """
 import hashlib
@@ -226,6 +227,24 @@ def blocks(path):
             assert os.pread(f.fileno(), n, off) == whole[off:off + n], (off, n)
 
 
+def hot(path):
+    """The first pass leaves nothing in the tiers, the second the whole file; then the kernel reads alone."""
+    def attribute(name):
+        return os.getxattr(path, f"user.mooncake.{name}").decode()
+
+    digests, resident = set(), []
+    for _ in range(3):
+        fd = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        resident.append(int(attribute("resident.dram")))
+        with os.fdopen(fd, "rb", buffering=0) as f:
+            digests.add(hashlib.sha256(b"".join(iter(lambda: f.read(1 << 20), b""))).hexdigest())
+    size = os.stat(path).st_size
+    assert resident == [0, 0, size], (resident, size)
+    assert len(digests) == 1, digests
+    print("served by", attribute("io"))
+
+
 def make(name, dest):
     model = model_of(name)
     checkpoints.write(model, list(models.tensors(model.config)), dest, "pattern", "main")
@@ -238,7 +257,7 @@ def main():
     elif command == "models":
         print("\n".join(CASES))
     else:
-        {"make": make, "check": check, "sharded": sharded, "reader": reader,
+        {"make": make, "check": check, "sharded": sharded, "reader": reader, "hot": hot,
          "blocks": blocks}[command](*args)
 
 
