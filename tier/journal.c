@@ -12,9 +12,9 @@
 #include "tier/journal.h"
 
 #include "tier/cleanup.h"
-#include "tier/digest.h"
 #include "tier/io.h"
 #include "tier/journal-page.h"
+#include "tier/journal-super.h"
 #include "tier/lock.h"
 
 #include <dirent.h>
@@ -24,21 +24,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SUPER_MAGIC "MCSUPER"
-#define FORMAT 1
 #define DEFAULT_MAX (UINT64_C(4) << 20)
 #define SPILL_BYTES (1u << 20) /* of a snapshot held in memory */
-
-struct super {
-	char magic[8];
-	uint32_t format;
-	uint32_t crc; /* CRC32C of the page with this field zero */
-	uint8_t uuid[16];
-	uint64_t sequence;   /* the higher one counts; its lowest bit is the page it stands in */
-	uint64_t generation; /* snapshot.<n> and log.<n> */
-	uint8_t zero[MC_JOURNAL_PAGE - 48];
-};
-_Static_assert(sizeof(struct super) == MC_JOURNAL_PAGE, "a superblock is a page");
 
 struct mc_journal {
 	struct mc_journal_opts o;
@@ -54,8 +41,7 @@ struct mc_journal {
 	uint64_t page MC_GUARDED_BY(lock);      /* next of the log */
 	/* The leader's. */
 	int log_fd; /* owned */
-	uint64_t generation;
-	uint64_t sequence;
+	struct mc_journal_super super;
 	struct mc_journal_buf snapshot;
 	uint64_t snapshot_page;
 	int snapshot_fd;
@@ -66,84 +52,6 @@ static int file_path(const struct mc_journal *j, const char *name, uint64_t gene
 	return asprintf(ret, "%s/%s.%" PRIu64, j->dir, name, generation) < 0 ? -ENOMEM : 0;
 }
 
-/* ---- SUPER */
-
-static uint32_t super_crc(const struct super *s)
-{
-	uint32_t zero = 0, crc = mc_crc32c(0, s, offsetof(struct super, crc));
-
-	crc = mc_crc32c(crc, &zero, sizeof(zero));
-	return mc_crc32c(crc, s->uuid, sizeof(*s) - offsetof(struct super, uuid));
-}
-
-static int open_super(const struct mc_journal *j, int flags)
-{
-	cleanup_free char *path = NULL;
-
-	if (asprintf(&path, "%s/SUPER", j->dir) < 0)
-		return -ENOMEM;
-	return j->o.io->open(j->o.io, path, flags, 0600);
-}
-
-/* 0 also when there is none or none is whole: generation 0 then. */
-static int read_super(struct mc_journal *j, unsigned *damaged, struct mc_err *err)
-{
-	int fd = open_super(j, O_RDONLY), r = 0;
-	bool any = false;
-
-	if (fd == -ENOENT)
-		return 0;
-	if (fd < 0)
-		return fd;
-	for (unsigned i = 0; i < 2 && r == 0; i++) {
-		struct super s;
-
-		if (mc_io_read_full(j->o.io, fd, &s, sizeof(s), i * sizeof(s)) != 0 ||
-			memcmp(s.magic, SUPER_MAGIC, sizeof(s.magic)) != 0 ||
-			s.crc != super_crc(&s))
-			continue;
-		any = true;
-		if (s.format != FORMAT)
-			r = mc_err_set(err, -EPROTONOSUPPORT,
-				"%s: journal format %" PRIu32 ", this program knows %d", j->dir,
-				s.format, FORMAT);
-		else if (memcmp(s.uuid, j->o.uuid, sizeof(s.uuid)) != 0)
-			r = mc_err_set(
-				err, -ESTALE, "%s: the journal belongs to another store", j->dir);
-		else if (s.sequence > j->sequence) {
-			j->sequence = s.sequence;
-			j->generation = s.generation;
-		}
-	}
-	j->o.io->close(j->o.io, fd);
-	if (!any)
-		++*damaged;
-	return r;
-}
-
-static int write_super(struct mc_journal *j, uint64_t generation)
-{
-	struct super s = {.magic = SUPER_MAGIC, .format = FORMAT, .generation = generation};
-	int fd = open_super(j, O_RDWR | O_CREAT), r;
-
-	if (fd < 0)
-		return fd;
-	s.sequence = j->sequence + 1;
-	memcpy(s.uuid, j->o.uuid, sizeof(s.uuid));
-	s.crc = super_crc(&s);
-	r = mc_io_write_full(j->o.io, fd, &s, sizeof(s), (s.sequence & 1) * sizeof(s));
-	if (r == 0)
-		r = j->o.io->fsync(j->o.io, fd);
-	j->o.io->close(j->o.io, fd);
-	if (r == 0)
-		r = mc_io_sync_dir(j->o.io, j->dir);
-	/* Written or not: the other page is the one known good, so the number is spent only if it
-	 * is. */
-	if (r == 0)
-		j->sequence++;
-	return r;
-}
-
 /* ---- replay */
 
 static int read_file(struct mc_journal *j, const char *name, bool snapshot, unsigned *damaged,
@@ -151,7 +59,7 @@ static int read_file(struct mc_journal *j, const char *name, bool snapshot, unsi
 {
 	cleanup_free char *path = NULL;
 	bool last, torn;
-	int fd, r = file_path(j, name, j->generation, &path);
+	int fd, r = file_path(j, name, j->super.generation, &path);
 
 	if (r != 0)
 		return r;
@@ -162,7 +70,7 @@ static int read_file(struct mc_journal *j, const char *name, bool snapshot, unsi
 	}
 	if (fd < 0)
 		return fd;
-	r = mc_journal_pages_read(&j->o, fd, j->generation, &last, &torn, err);
+	r = mc_journal_pages_read(&j->o, fd, j->super.generation, &last, &torn, err);
 	j->o.io->close(j->o.io, fd);
 	if (snapshot && r == 0 && !last)
 		++*damaged;
@@ -187,10 +95,12 @@ int mc_journal_open(const struct mc_journal_opts *opts, struct mc_journal **ret,
 	mc_mutex_init(&j->lock);
 	mc_cond_init(&j->led);
 	j->dir = strdup(opts->dir);
-	r = j->dir == NULL ? -ENOMEM : read_super(j, ret_damaged, err);
-	if (r == 0 && j->generation > 0)
+	j->super = (struct mc_journal_super){.io = opts->io, .dir = j->dir};
+	memcpy(j->super.uuid, opts->uuid, sizeof(j->super.uuid));
+	r = j->dir == NULL ? -ENOMEM : mc_journal_super_read(&j->super, ret_damaged, err);
+	if (r == 0 && j->super.generation > 0)
 		r = read_file(j, "snapshot", true, ret_damaged, err);
-	if (r == 0 && j->generation > 0)
+	if (r == 0 && j->super.generation > 0)
 		r = read_file(j, "log", false, ret_damaged, err);
 	if (r != 0) {
 		mc_journal_close(j);
@@ -230,7 +140,7 @@ int mc_journal_append(struct mc_journal *j, uint8_t type, const void *rec, size_
 /* Called by the leader without the lock. */
 static int write_group(struct mc_journal *j, const struct mc_journal_buf *group, uint64_t *page)
 {
-	int r = mc_journal_pages_write(j->o.io, j->log_fd, group, j->generation, page, 0);
+	int r = mc_journal_pages_write(j->o.io, j->log_fd, group, j->super.generation, page, 0);
 
 	return r == 0 ? j->o.io->fdatasync(j->o.io, j->log_fd) : r;
 }
@@ -318,7 +228,7 @@ static int spill(struct mc_journal *j)
 
 	whole.len -= whole.len % MC_JOURNAL_PAYLOAD;
 	r = mc_journal_pages_write(
-		j->o.io, j->snapshot_fd, &whole, j->generation + 1, &j->snapshot_page, 0);
+		j->o.io, j->snapshot_fd, &whole, j->super.generation + 1, &j->snapshot_page, 0);
 	j->snapshot.len -= whole.len;
 	memmove(j->snapshot.data, j->snapshot.data + whole.len, j->snapshot.len);
 	return r;
@@ -398,8 +308,8 @@ static void remove_others(struct mc_journal *j)
 		cleanup_free char *path = NULL, *keep_log = NULL, *keep_snapshot = NULL;
 
 		if (e->d_name[0] == '.' || strcmp(e->d_name, "SUPER") == 0 ||
-			file_path(j, "log", j->generation, &keep_log) != 0 ||
-			file_path(j, "snapshot", j->generation, &keep_snapshot) != 0 ||
+			file_path(j, "log", j->super.generation, &keep_log) != 0 ||
+			file_path(j, "snapshot", j->super.generation, &keep_snapshot) != 0 ||
 			asprintf(&path, "%s/%s", j->dir, e->d_name) < 0)
 			continue;
 		if (strcmp(path, keep_log) != 0 && strcmp(path, keep_snapshot) != 0)
@@ -416,13 +326,13 @@ static void remove_others(struct mc_journal *j)
 static int new_generation(struct mc_journal *j, int (*emit)(void *ctx, struct mc_journal *j),
 	void *ctx, bool *ret_unsure)
 {
-	uint64_t generation = j->generation + 1;
+	uint64_t generation = j->super.generation + 1;
 	int fd = -1, r = write_snapshot(j, generation, emit, ctx);
 
 	if (r == 0)
 		r = make_log(j, generation, &fd);
 	if (r == 0) {
-		r = write_super(j, generation);
+		r = mc_journal_super_write(&j->super, generation);
 		*ret_unsure = r != 0;
 	}
 	if (r != 0) {
@@ -433,7 +343,7 @@ static int new_generation(struct mc_journal *j, int (*emit)(void *ctx, struct mc
 	if (j->log_fd >= 0)
 		j->o.io->close(j->o.io, j->log_fd);
 	j->log_fd = fd;
-	j->generation = generation;
+	j->super.generation = generation;
 	return 0;
 }
 

@@ -11,8 +11,10 @@
 #include <string.h>
 
 #define BATCH 256
-#define FLIGHTS_BYTES (UINT64_C(128) << 20) /* under way to the log at once */
-#define FLIGHTS_LOG 16384                   /* and in number */
+/* Under way to the log at once: more than two segments of it, so that one is filled while the other
+ * is made durable. */
+#define FLIGHTS_BYTES (UINT64_C(320) << 20)
+#define FLIGHTS_LOG 65536 /* and in number: about 500 bytes each */
 #define FLIGHTS_REMOTE 8                    /* objects under way to the remote at once */
 /* Clients put under a temporary name, which they rename at once: a rename waits for the flush of
  * what it renames, so an object stays here for a while first. */

@@ -9,7 +9,8 @@
  * kv-log-replay.c   reading them
  * kv-log-name.c     changes that move no data
  * kv-log-segment.c  segment files: making, freeing, accounting
- * kv-log-pack.c     the packer: puts → large writes
+ * kv-log-stream.c   records → large writes, groups
+ * kv-log-pack.c     the packer: puts → the stream, room
  * kv-log-image.c    objects too large for a segment
  * kv-log-reclaim.c  the packer's other work: survivors of a segment move
  * kv-log-commit.c   the committer: sync, journal, done
@@ -327,6 +328,8 @@ static inline void mc_kv_segment_set_failed(struct mc_kv_segment *seg, bool fail
 
 /* ---- kv-log-pack.c */
 int mc_kv_packer_start(struct mc_kv_log *log);
+
+/* ---- kv-log-stream.c: the packer's */
 /* The file of the open group for this stream or image, made if need be. -ENOMEM. */
 int mc_kv_group_file(struct mc_kv_log *log, struct mc_kv_segment *seg, unsigned *ret_file);
 struct mc_kv_pack *mc_kv_pack_take(struct mc_kv_log *log, unsigned file, uint64_t off);

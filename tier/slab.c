@@ -112,6 +112,12 @@ static int make_piece(struct mc_slab *s, unsigned class, uint32_t p) MC_REQUIRES
 	return 0;
 }
 
+static void give_back(struct mc_slab *s, uint32_t p)
+{
+	fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)piece_off(s, p),
+		MC_SLAB_PIECE);
+}
+
 static int new_piece(struct mc_slab *s, unsigned class) MC_REQUIRES(s->lock)
 {
 	uint32_t p = s->free_pieces;
@@ -124,8 +130,10 @@ static int new_piece(struct mc_slab *s, unsigned class) MC_REQUIRES(s->lock)
 		return errno == EINTR ? -EAGAIN : -errno;
 	next = s->pieces[p].next;
 	r = make_piece(s, class, p);
-	if (r < 0)
+	if (r < 0) {
+		give_back(s, p);
 		return r;
+	}
 	s->free_pieces = next;
 	__atomic_store_n(&s->head->class[p], (uint8_t)(class + 1), __ATOMIC_RELEASE);
 	return 0;
@@ -135,8 +143,7 @@ static void drop_piece(struct mc_slab *s, unsigned class, uint32_t p) MC_REQUIRE
 {
 	unlink_partial(s, class, p);
 	__atomic_store_n(&s->head->class[p], 0, __ATOMIC_RELEASE);
-	fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)piece_off(s, p),
-		MC_SLAB_PIECE);
+	give_back(s, p);
 	free(s->pieces[p].taken);
 	s->pieces[p].taken = NULL;
 	s->pieces[p].next = s->free_pieces;

@@ -229,7 +229,7 @@ int main(int argc, char **argv)
 	mc_cond_init(&bench.over);
 	n = (size_t)atol(argv[3]);
 	objects = make_objects(argv[2], n, &bytes);
-	log = open_log(argv[1], 2 * bytes + 2048 * MIB);
+	log = open_log(argv[1], 2 * bytes + 4096 * MIB);
 	start = mc_now_ns();
 	put_all(log, objects, n);
 	report(log, argv[1], bytes, seconds_since(start));
@@ -237,7 +237,7 @@ int main(int argc, char **argv)
 		start = mc_now_ns();
 		mc_kv_log_close(log);
 		printf("close %.3f s\n", seconds_since(start));
-		log = open_log(argv[1], 2 * bytes + 2048 * MIB);
+		log = open_log(argv[1], 2 * bytes + 4096 * MIB);
 		getrusage(RUSAGE_SELF, &u);
 		printf("peak memory %ld MiB\n", u.ru_maxrss / 1024);
 	}

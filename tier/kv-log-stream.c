@@ -1,0 +1,247 @@
+/*
+ * Streams: records one behind the other through fixed buffers into the open segment, and the groups
+ * they form. A group is closed when its segment is full, or when the packer says so.
+ *
+ * Invariants:
+ * 1. Only the packer's thread touches the streams and what is being filled; `open` changes under
+ * the lock.
+ * 2. A buffer belongs to one group; closing a group submits what its buffers hold, padded to 4096.
+ * 3. A record lies in one segment and one group, and may cross buffers.
+ */
+#include "tier/kv-log-impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- groups and buffers */
+
+int mc_kv_group_file(struct mc_kv_log *log, struct mc_kv_segment *seg, unsigned *ret_file)
+{
+	struct mc_kv_group *g = log->open;
+	struct mc_kv_file *grown;
+
+	if (g == NULL) {
+		g = calloc(1, sizeof(*g));
+		if (g == NULL)
+			return -ENOMEM;
+		g->log = log;
+		mc_kv_list_init(&g->ops);
+		g->opened_ns = mc_now_ns();
+		g->last_ns = g->opened_ns;
+		g->first_seq = UINT64_MAX;
+		mc_mutex_lock(&log->lock);
+		log->open = g;
+		mc_mutex_unlock(&log->lock);
+	}
+	mc_mutex_lock(&log->lock);
+	grown = reallocarray(g->files, g->n_files + 1, sizeof(*grown));
+	if (grown != NULL) {
+		g->files = grown;
+		*ret_file = g->n_files;
+		g->files[g->n_files++] = (struct mc_kv_file){.seg = seg, .fd = -1};
+	}
+	mc_mutex_unlock(&log->lock);
+	return grown == NULL ? -ENOMEM : 0;
+}
+
+static void pack_done(struct mc_uring_req *req, int64_t res)
+{
+	struct mc_kv_pack *p = req->ctx;
+	struct mc_kv_log *log = p->log;
+	struct mc_kv_group *g = p->group;
+
+	if (res < 0)
+		mc_kv_failed(log, (int)res);
+	mc_mutex_lock(&log->lock);
+	if (res < 0) {
+		struct mc_kv_file *f = &g->files[p->file];
+
+		if (f->res == 0)
+			f->res = (int)res;
+		if (f->seg != NULL)
+			mc_kv_segment_set_failed(f->seg, true);
+	}
+	log->stats.written += p->len;
+	g->writing--;
+	p->next = log->free_packs;
+	log->free_packs = p;
+	mc_cond_signal(&log->work);
+	mc_kv_poke_locked(log);
+	mc_mutex_unlock(&log->lock);
+}
+
+struct mc_kv_pack *mc_kv_pack_take(struct mc_kv_log *log, unsigned file, uint64_t off)
+{
+	struct mc_kv_pack *p;
+
+	mc_mutex_lock(&log->lock);
+	while (log->free_packs == NULL)
+		mc_cond_wait(&log->work, &log->lock);
+	p = log->free_packs;
+	log->free_packs = p->next;
+	mc_mutex_unlock(&log->lock);
+	p->group = log->open;
+	p->file = file;
+	p->off = off;
+	p->len = 0;
+	return p;
+}
+
+void mc_kv_pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p)
+{
+	uint32_t padded = (uint32_t)mc_kv_up(p->len, MC_KV_ALIGN);
+	const struct mc_kv_file *f;
+
+	memset(p->buf + p->len, 0, padded - p->len);
+	p->len = padded;
+	mc_mutex_lock(&log->lock);
+	f = &p->group->files[p->file];
+	p->group->writing++;
+	p->req = (struct mc_uring_req){.kind = MC_URING_WRITE,
+		.fd = f->seg != NULL ? f->seg->fd : f->fd,
+		.off = p->off,
+		.len = p->len,
+		.buf = p->buf,
+		.done = pack_done,
+		.ctx = p};
+	mc_mutex_unlock(&log->lock);
+	mc_uring_submit(log->uring, &p->req);
+}
+
+static void stream_flush(struct mc_kv_log *log, struct mc_kv_stream *s)
+{
+	if (s->pack != NULL)
+		mc_kv_pack_submit(log, s->pack);
+	s->pack = NULL;
+	s->off = mc_kv_up(s->off, MC_KV_ALIGN);
+	s->in_group = false;
+	if (s->seg == NULL)
+		return;
+	mc_mutex_lock(&log->lock);
+	s->seg->writers += s->writers;
+	s->seg->filled += s->filled;
+	mc_mutex_unlock(&log->lock);
+	s->writers = 0;
+	s->filled = 0;
+}
+
+void mc_kv_group_close(struct mc_kv_log *log)
+{
+	struct mc_kv_group *g = log->open;
+
+	if (g == NULL)
+		return;
+	stream_flush(log, &log->puts);
+	stream_flush(log, &log->survivors);
+	mc_mutex_lock(&log->lock);
+	log->open = NULL;
+	*log->closed_last = g;
+	log->closed_last = &g->next;
+	mc_kv_poke_locked(log);
+	mc_mutex_unlock(&log->lock);
+}
+
+/* ---- streams */
+
+/* src NULL: zeros. */
+void mc_kv_stream_put(struct mc_kv_log *log, struct mc_kv_stream *s, const void *src, uint64_t len)
+{
+	const unsigned char *from = src;
+
+	while (len > 0) {
+		uint32_t n;
+
+		if (s->pack == NULL)
+			s->pack = mc_kv_pack_take(log, s->file, s->off);
+		n = MC_KV_PACK_BYTES - s->pack->len;
+		if (n > len)
+			n = (uint32_t)len;
+		if (from != NULL) {
+			memcpy(s->pack->buf + s->pack->len, from, n);
+			from += n;
+		} else {
+			memset(s->pack->buf + s->pack->len, 0, n);
+		}
+		s->pack->len += n;
+		s->off += n;
+		len -= n;
+		if (s->pack->len == MC_KV_PACK_BYTES) {
+			mc_kv_pack_submit(log, s->pack);
+			s->pack = NULL;
+		}
+	}
+}
+
+void mc_kv_stream_seal(struct mc_kv_log *log, struct mc_kv_stream *s)
+{
+	if (s->seg == NULL)
+		return;
+	stream_flush(log, s);
+	mc_mutex_lock(&log->lock);
+	s->seg->state = MC_KV_SEG_SEALED;
+	mc_kv_poke_locked(log);
+	mc_mutex_unlock(&log->lock);
+	s->seg = NULL;
+}
+
+static bool fits(
+	const struct mc_kv_log *log, const struct mc_kv_stream *s, const struct mc_kv_meta *m)
+{
+	return mc_kv_record_start(s->off, m->size) + mc_kv_record_bytes(m) <= log->segment_bytes;
+}
+
+/* A segment with room for the record, and a file of the group for it. */
+static int prepare(struct mc_kv_log *log, struct mc_kv_stream *s, const struct mc_kv_meta *m)
+{
+	int r;
+
+	if (s->seg != NULL && (mc_kv_segment_failed(s->seg) || !fits(log, s, m))) {
+		mc_kv_stream_seal(log, s);
+		mc_kv_group_close(log);
+	}
+	if (s->seg == NULL) {
+		r = mc_kv_segment_take(log, s == &log->survivors, &s->seg);
+		if (r != 0)
+			return r;
+		s->off = 0;
+		mc_mutex_lock(&log->lock);
+		s->seg->filled = 0;
+		mc_mutex_unlock(&log->lock);
+	}
+	if (s->in_group)
+		return 0;
+	r = mc_kv_group_file(log, s->seg, &s->file);
+	s->in_group = r == 0;
+	return r;
+}
+
+int mc_kv_stream_record(
+	struct mc_kv_log *log, struct mc_kv_stream *s, struct mc_kv_op *op, const void *data)
+{
+	/* The caller's key: op's own may be renamed at any time. */
+	const struct mc_kv_meta *m = op->item != NULL ? &op->item->meta : &op->meta;
+	unsigned char header[MC_KV_HEADER];
+	uint64_t start;
+	int r = prepare(log, s, m);
+
+	if (r != 0)
+		return r;
+	start = mc_kv_record_start(s->off, m->size);
+	op->loc = (struct mc_kv_loc){s->seg->id, s->seg->generation, start};
+	mc_kv_record_header(log, m, &op->loc, header);
+	mc_kv_stream_put(log, s, NULL, start - s->off);
+	mc_kv_stream_put(log, s, header, sizeof(header));
+	mc_kv_stream_put(log, s, data, m->size);
+	mc_kv_stream_put(log, s, m->key, strlen(m->key));
+	mc_kv_stream_put(log, s, m->crc, 4 * (uint64_t)m->n_crc);
+	op->file = s->file;
+	s->writers++;
+	s->filled += mc_kv_space(m->size, m->n_crc, s->seg->id);
+	mc_kv_list_add(&log->open->ops, op);
+	log->open->last_ns = mc_now_ns();
+	log->open->payload += m->size;
+	if (op->item != NULL && op->seq < log->open->first_seq)
+		log->open->first_seq = op->seq;
+	return 0;
+}
