@@ -41,6 +41,8 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 /* What the store told the log. */
 static struct {
 	_Atomic unsigned degraded, restored;
+	uint64_t since_ns;
+	unsigned lives; /* of stores */
 } told;
 
 static void on_event(void *ctx, const char *event, const char *text)
@@ -50,10 +52,21 @@ static void on_event(void *ctx, const char *event, const char *text)
 	atomic_fetch_add(strcmp(event, "kv-degraded") == 0 ? &told.degraded : &told.restored, 1);
 }
 
+/* However often it failed: once for each daemon, or once in 5 s. */
+static void expect_told_rarely(void)
+{
+	uint64_t most = told.lives + (mc_now_ns() - told.since_ns) / UINT64_C(5000000000);
+
+	ck_assert_uint_ge(told.degraded, 1);
+	ck_assert_uint_le(told.degraded, most);
+}
+
 static void paths(struct kv_fixture *x)
 {
 	io_switch_init(&disk);
 	told.degraded = told.restored = 0;
+	told.since_ns = mc_now_ns();
+	told.lives = 1;
 	kv_fixture_paths(x, 64 * MIB);
 	x->opts.retry_ms = 10;
 	x->opts.io = &disk.io;
@@ -97,6 +110,42 @@ static void forget_dram_and_restart(struct kv_fixture *x)
 	kv_fixture_forget_dram(x);
 	kv_fixture_start(x);
 	wait_recovered(x->kv);
+}
+
+/* As a daemon that follows finds it: what is dirty is adopted from DRAM. */
+static void restart(struct kv_fixture *x, unsigned deadline_ms)
+{
+	mc_kv_close(x->kv, 0);
+	told.lives++;
+	x->opts.deadline_ms = deadline_ms;
+	kv_fixture_start(x);
+	wait_recovered(x->kv);
+}
+
+/* Puts 1 MiB each until there is no room. How many there were. */
+static unsigned put_until_full(struct mc_kv *kv)
+{
+	char key[16];
+	unsigned n = 0;
+	int r = 0;
+
+	while (r == 0 && n < 60) {
+		snprintf(key, sizeof(key), "k%u", n);
+		r = kv_put_wait(kv, key, MIB, n);
+		n += r == 0;
+	}
+	ck_assert_int_eq(r, -ENOSPC);
+	return n;
+}
+
+static void expect_all(struct mc_kv *kv, unsigned n)
+{
+	char key[16];
+
+	for (unsigned i = 0; i < n; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		kv_expect(kv, key, MIB, i);
+	}
 }
 
 /* ---- a disk that is full from any byte on, or fails at any call */
@@ -163,7 +212,8 @@ static void check(struct mc_kv *kv, struct model *m)
 
 static void expect_refusal(int r)
 {
-	ck_assert_msg(r == 0 || r == -ENOSPC || r == -EIO || r == -EMFILE || r == -ENOMEM,
+	ck_assert_msg(r == 0 || r == -ENOSPC || r == -EIO || r == -ETIMEDOUT || r == -EMFILE ||
+			r == -ENOMEM,
 		"answered %d", r);
 }
 
@@ -249,7 +299,7 @@ static void one_life(uint64_t rng, int64_t room, int64_t fail_at, int error)
 
 START_TEST(a_disk_full_from_any_byte_on_loses_nothing)
 {
-	unsigned seed = env("KV_SEED", (unsigned)time(NULL)), steps = env("KV_STEPS", 12);
+	unsigned seed = env("KV_SEED", (unsigned)time(NULL)), steps = env("KV_STEPS", 8);
 	uint64_t rng = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
 
 	printf("KV_SEED=%u\n", seed);
@@ -266,7 +316,7 @@ END_TEST
 START_TEST(a_call_that_fails_with_any_error_loses_nothing)
 {
 	static const int errors[] = {-EIO, -ENOSPC, -EMFILE, -ENOMEM};
-	unsigned seed = env("KV_SEED", (unsigned)time(NULL)), steps = env("KV_STEPS", 16);
+	unsigned seed = env("KV_SEED", (unsigned)time(NULL)), steps = env("KV_STEPS", 8);
 	uint64_t rng = (seed + 2) * UINT64_C(0x9e3779b97f4a7c15);
 
 	printf("KV_SEED=%u\n", seed);
@@ -296,13 +346,11 @@ START_TEST(a_file_system_filled_by_others_makes_writers_wait_and_is_used_again)
 {
 	struct kv_fixture x;
 	struct mc_kv_stats s;
-	char key[16], filler[128];
-	unsigned n = 0;
-	int r = 0;
+	char filler[128];
+	unsigned n;
 
 	paths(&x);
 	with_nvme(&x);
-	x.opts.deadline_ms = 100;
 	x.opts.dirty_bound = 8 * MIB;
 	ck_assert_int_eq(mkdir(x.nvme, 0700), 0);
 	if (mount("mc-kv-trouble", x.nvme, "tmpfs", 0, "size=24m") != 0) {
@@ -314,28 +362,21 @@ START_TEST(a_file_system_filled_by_others_makes_writers_wait_and_is_used_again)
 	ck_assert_int_eq(kv_put(x.kv, "before", 100000, 77, 0), 0);
 	ck_assert_int_eq(mc_kv_sync(x.kv, "before"), 0);
 	fill_disk(x.nvme, "filler");
-	while (r == 0 && n < 60) {
-		snprintf(key, sizeof(key), "k%u", n);
-		r = kv_put_wait(x.kv, key, MIB, n);
-		n += r == 0;
-	}
-	ck_assert_int_eq(r, -ENOSPC);
+	restart(&x, 100); /* how long a writer waits */
+	n = put_until_full(x.kv);
 	s = stats(x.kv);
 	ck_assert_ptr_nonnull(s.nvme_trouble);
 	ck_assert_ptr_nonnull(strstr(s.nvme_trouble, "full"));
 	ck_assert_uint_le(s.dirty_bytes, s.dirty_bound);
-	ck_assert_int_eq(mc_kv_sync(x.kv, key), -ENOENT);
-	snprintf(key, sizeof(key), "k%u", n - 1);
-	ck_assert_int_eq(mc_kv_sync(x.kv, key), -ENOSPC);
+	restart(&x, 30000);
+	ck_assert_int_eq(mc_kv_sync(x.kv, "k0"), -ENOSPC);
 	kv_expect(x.kv, "before", 100000, 77);
+	expect_all(x.kv, n);
 	snprintf(filler, sizeof(filler), "%s/filler", x.nvme);
 	ck_assert_int_eq(unlink(filler), 0);
 	drain(x.kv);
 	ck_assert_ptr_null(stats(x.kv).degraded);
-	for (unsigned i = 0; i < n; i++) {
-		snprintf(key, sizeof(key), "k%u", i);
-		kv_expect(x.kv, key, MIB, i);
-	}
+	expect_all(x.kv, n);
 	ck_assert_int_eq(mc_kv_close(x.kv, 0), 0);
 	x.kv = NULL;
 	umount2(x.nvme, 0);
@@ -376,7 +417,7 @@ static void expect_bypass(struct kv_fixture *x, void (*begin)(void), void (*end)
 	kv_expect(x->kv, "after", 100000, 4);
 	ck_assert_int_eq(kv_ask(x->kv, "during", &a), 0);
 	kv_expect(x->kv, "during", 100000, 3);
-	ck_assert_uint_eq(told.degraded, 1);
+	expect_told_rarely();
 	kv_fixture_close(x);
 }
 
@@ -434,41 +475,33 @@ START_TEST(without_the_remote_residents_are_read_and_dirty_data_waits_within_its
 	struct kv_fixture x;
 	struct mc_kv_object *obj;
 	struct mc_kv_stats s;
-	unsigned n = 0;
-	char key[16];
-	int r = 0;
+	unsigned n;
 
 	paths(&x);
 	fault = with_remote(&x);
-	x.opts.deadline_ms = 100;
 	x.opts.dirty_bound = 8 * MIB;
 	kv_fixture_start(&x);
 	ck_assert_int_eq(kv_put(x.kv, "resident", MIB, 1, 0), 0);
+	ck_assert_int_eq(mc_kv_sync(x.kv, "resident"), 0);
 	ck_assert_int_eq(kv_put(x.kv, "below", 100000, 2, 0), 0);
 	ck_assert_int_eq(mc_kv_evict(x.kv, "below"), 0);
-	ck_assert_int_eq(mc_kv_sync(x.kv, "resident"), 0);
 	mc_fault_add(fault, &down);
-	while (r == 0 && n < 60) {
-		snprintf(key, sizeof(key), "k%u", n);
-		r = kv_put_wait(x.kv, key, MIB, n);
-		n += r == 0;
-	}
-	ck_assert_int_eq(r, -ENOSPC);
+	ck_assert_int_eq(kv_open_object(x.kv, "below", &obj), -EIO);
+	ck_assert_int_eq(kv_put(x.kv, "dirty", 100000, 3, 0), 0);
+	restart(&x, 100); /* how long a writer waits */
+	n = put_until_full(x.kv);
 	s = stats(x.kv);
 	ck_assert_uint_le(s.dirty_bytes, s.dirty_bound);
 	ck_assert_ptr_nonnull(s.remote_trouble);
 	ck_assert_ptr_null(s.nvme_trouble);
 	kv_expect(x.kv, "resident", MIB, 1);
-	ck_assert_int_eq(kv_open_object(x.kv, "below", &obj), -EIO);
-	for (unsigned i = 0; i < n; i++) {
-		snprintf(key, sizeof(key), "k%u", i);
-		kv_expect(x.kv, key, MIB, i);
-	}
+	kv_expect(x.kv, "dirty", 100000, 3);
+	expect_all(x.kv, n);
+	restart(&x, 30000);
 	mc_fault_clear(fault);
 	drain(x.kv);
 	ck_assert_ptr_null(stats(x.kv).degraded);
-	kv_expect(x.kv, "below", 100000, 2);
-	ck_assert_uint_eq(told.degraded, 1);
+	expect_told_rarely();
 	kv_fixture_close(&x);
 }
 END_TEST
@@ -544,7 +577,7 @@ START_TEST(a_wall_clock_that_jumps_changes_no_wait_and_no_answer)
 	with_nvme(&x);
 	with_remote(&x);
 	x.opts.replicas = 1;
-	x.opts.deadline_ms = 20000;
+	x.opts.retry_ms = 5000; /* a slow disk is no failure here */
 	kv_fixture_start(&x);
 	for (unsigned i = 0; i < 4; i++) {
 		ck_assert_int_eq(kv_ask(x.kv, "absent", &a), -ENOENT);

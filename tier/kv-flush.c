@@ -15,7 +15,7 @@
  * is made durable. */
 #define FLIGHTS_BYTES (UINT64_C(320) << 20)
 #define FLIGHTS_LOG 65536 /* and in number: about 500 bytes each */
-#define FLIGHTS_REMOTE 8                    /* objects under way to the remote at once */
+#define FLIGHTS_REMOTE 8  /* objects under way to the remote at once */
 /* Clients put under a temporary name, which they rename at once: a rename waits for the flush of
  * what it renames, so an object stays here for a while first. */
 #define REST_NS UINT64_C(200000000)
@@ -96,6 +96,8 @@ static void landed_locked(struct mc_kv *kv, struct flight *f, const struct mc_kv
 
 static void failed_locked(struct mc_kv *kv, struct flight *f, bool nvme) MC_REQUIRES(kv->lock)
 {
+	if (nvme && f->item.loc.segment != 0) /* the log may have it: it is to be told of changes */
+		f->obj->flags |= KV_SHADOWS;
 	f->obj->state = MC_KV_DIRTY;
 	insert_locked(kv, f->res, kv->dirty_list.next); /* it has rested */
 	kv->retry_at = mc_now_ns() + kv->retry_ns;

@@ -93,6 +93,7 @@ static void apply_put_locked(struct mc_kv_log *log, struct mc_kv_op *op, int fil
 	MC_REQUIRES(log->lock)
 {
 	op->res = op->cancelled ? -ECANCELED : file_res;
+	op->entered = op->res == 0;
 	if (op->res == 0)
 		op->res = mc_kv_put_locked(log, &op->meta, &op->loc);
 	if (op->res == 0)

@@ -91,6 +91,7 @@ struct mc_kv_op {
 	unsigned attempts;
 	uint64_t hash; /* of the key, while chained */
 	bool cancelled;
+	bool entered; /* the table has it, or may have it: also where its record is not durable */
 	int res;
 };
 

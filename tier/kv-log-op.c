@@ -116,7 +116,7 @@ static void run_done(struct mc_kv_op *op)
 
 	if (item == NULL)
 		return;
-	item->loc = op->res == 0 ? op->loc : (struct mc_kv_loc){0};
+	item->loc = op->entered ? op->loc : (struct mc_kv_loc){0};
 	item->done(item, op->res);
 }
 

@@ -76,7 +76,8 @@ void mc_kv_log_close(struct mc_kv_log *log); /* writes a snapshot */
 /*
  * One object to be flushed; the caller owns it and buf until done runs. done(item, 0): durable and
  * journalled at item->loc. -ENOSPC: nothing could be reclaimed; -EIO: also where the tier is
- * bypassed, or the bytes are durable but the journal fails; -ECANCELED: removed, or a newer version
+ * bypassed; with a loc all the same where the bytes are durable but the journal fails: it may be
+ * found after a crash, and will be once the journal works; -ECANCELED: removed, or a newer version
  * of the key became durable first; -EFBIG. done must not call what [blocks].
  */
 struct mc_kv_item {
