@@ -2,7 +2,9 @@
 #
 #   mount_need            skip (77) where a real mount cannot be tried
 #   mount_make_source DIR a source tree with every kind of entry
-#   mount_import SRC NAME import into $remote, dir:$MC_TMP/remote unless the script changes it
+#   mount_import SRC NAME import into $remote, dir:$MC_TMP/remote unless the script changes it; of
+#                         several remotes, a line each
+#   mount_flags           $remote as the words of an option, in the array remote_flags
 #   mount_start [ARG...]  mount it at $MC_TMP/mnt in the foreground mode, wait until it answers;
 #                         the process is $mount_pid, its log $MC_TMP/log
 #   mount_stop            SIGTERM, wait for the process; prints the log if it failed
@@ -46,14 +48,29 @@ mount_clean()
 
 mount_make_source() { python3 -B "$mount_lib/mount_checks.py" make "$1"; }
 
-mount_import() { "$mooncakefs" import "$1" "$2" --remote "$remote" >/dev/null; }
+mount_flags()
+{
+	local line
+
+	remote_flags=()
+	while IFS= read -r line; do
+		remote_flags+=(--remote "$line")
+	done <<<"$remote"
+}
+
+mount_import()
+{
+	mount_flags
+	"$mooncakefs" import "$1" "$2" "${remote_flags[@]}" >/dev/null
+}
 
 mount_start()
 {
 	local i
 
 	: >"$MC_TMP/log"
-	"$mooncakefs" mount -f "$mnt" --remote "$remote" "$@" >>"$MC_TMP/log" 2>&1 &
+	mount_flags
+	"$mooncakefs" mount -f "$mnt" "${remote_flags[@]}" "$@" >>"$MC_TMP/log" 2>&1 &
 	mount_pid=$!
 	for ((i = 0; i < 600; i++)); do
 		grep -q event=mounted "$MC_TMP/log" && return

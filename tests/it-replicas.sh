@@ -1,0 +1,173 @@
+#!/bin/bash
+# Two real NFS servers that hold copies of each other's data, in trouble under mounted readers: one
+# killed, hung, cut, slow, damaged; both gone; and what one missed is brought to it.
+# timeout: 240
+set -uo pipefail
+. "$(dirname "$0")/lib/mount.sh"
+. "$(dirname "$0")/lib/nfs-server.sh"
+mount_need
+
+declare -A url port_file proxy_pid
+clean()
+{
+	mount_clean
+	kill "${proxy_pid[@]}" 2>/dev/null
+	nfs_stop_all
+}
+trap clean EXIT
+for s in a b; do
+	nfs_start "$MC_TMP/$s" || exit
+	direct=$(nfs_url "$MC_TMP/$s")
+	port=$(sed -nE 's/.*nfsport=([0-9]+).*/\1/p' <<<"$direct")
+	mkdir "$MC_TMP/proxy-$s"
+	"$MC_BUILD/tests/tcp-proxy" run "$MC_TMP/proxy-$s" "$port" &
+	proxy_pid[$s]=$!
+	until [ -s "$MC_TMP/proxy-$s/port" ]; do
+		kill -0 "${proxy_pid[$s]}" || fail 'the proxy'
+		read -rt 0.05 <> <(:) || :
+	done
+	url[$s]="${direct/nfsport=$port/nfsport=$(cat "$MC_TMP/proxy-$s/port")}#name=$s"
+done
+both=${url[a]}$'\n'${url[b]}
+proxy() { "$MC_BUILD/tests/tcp-proxy" set "$MC_TMP/proxy-$1" "${@:2}"; }
+
+chunks() { (cd "$MC_TMP/$1/export" && find chunks -type f | sort); }
+# Until both servers have the same chunks, byte for byte.
+await_same()
+{
+	local deadline=$((SECONDS + 60))
+
+	until diff -r "$MC_TMP/a/export/chunks" "$MC_TMP/b/export/chunks" >"$MC_TMP/diff" 2>&1; do
+		[ $SECONDS -lt $deadline ] || { cat "$MC_TMP/diff"; fail 'the copies are not the same'; }
+		read -rt 0.1 <> <(:) || :
+	done
+}
+no_markers()
+{
+	local deadline=$((SECONDS + 60))
+
+	while [ -n "$(find "$MC_TMP/a/export" "$MC_TMP/b/export" -path '*/missed/*' -type f)" ]; do
+		[ $SECONDS -lt $deadline ] || fail 'markers are left'
+		read -rt 0.1 <> <(:) || :
+	done
+}
+start() { mount_start --dram 64MiB --kv-dram 0 --deadline 4 "$@" || fail 'mount'; }
+stop() { mount_stop || fail "stop: $mount_rc"; }
+
+files=(one.bin two.bin)
+mkdir "$MC_TMP/source"
+for name in "${files[@]}"; do
+	head -c $((24 * 1048576 + 99)) /dev/urandom >"$MC_TMP/source/$name"
+done
+
+fact 'an import puts every chunk on both servers'
+remote=$both
+mount_import "$MC_TMP/source" acme/model@r1 || fail 'import'
+[ "$(chunks a | wc -l)" -ge 8 ] || fail 'chunks'
+await_same
+
+# during ORDER...: readers at work, the order given in their middle; no read may be wrong or take 30 s,
+# and unless $may_fail is set none may fail.
+may_fail=
+during()
+{
+	rm -f "$MC_TMP/started"
+	trouble interrupted "$MC_TMP/started" 1 30 "${files[@]}" >"$MC_TMP/readers" &
+	reader=$!
+	until [ -e "$MC_TMP/started" ]; do
+		kill -0 $reader 2>/dev/null || { cat "$MC_TMP/readers"; exit 1; }
+		read -rt 0.01 <> <(:) || :
+	done
+	"$@"
+	wait $reader || { cat "$MC_TMP/readers"; exit 1; }
+	cat "$MC_TMP/readers"
+	[ -n "$may_fail" ] || grep -q ' 0 EIO' "$MC_TMP/readers" || fail 'reads failed'
+}
+
+fact 'one of two servers is killed under readers: right bytes, no error'
+start
+during nfs_kill "$MC_TMP/a"
+await_log event=remote-fenced
+fact 'with one server away everything is listed and read'
+ls "$mnt/checkpoints/acme" >/dev/null || fail ls
+trouble right "${files[@]}"
+fact 'the server is back: it is used again'
+nfs_restart "$MC_TMP/a" || fail restart
+await_log event=remote-back
+
+fact 'one of two servers hangs under readers: right bytes, no error'
+during proxy b hang
+proxy b pass
+fact 'one of two servers is cut in mid-reply again and again: right bytes, no error'
+during proxy b cut-each 3456789
+proxy b pass
+fact 'one of two servers gives 1 % of its rate: right bytes, no error'
+during proxy a rate 3000000
+proxy a pass
+stop
+
+fact 'both servers are gone: EIO within the deadline for what is not resident, then right bytes'
+start
+hang_both()
+{
+	proxy a hang
+	proxy b hang
+}
+may_fail=1
+during hang_both
+may_fail=
+proxy a pass
+proxy b pass
+trouble recovers 30 "${files[@]}"
+stop
+
+# mended SLOW: cold reads, with one server slow so that the other is asked first, until both hold the same.
+mended()
+{
+	local i
+
+	proxy "$1" rate 40000000
+	for ((i = 0; i < 20; i++)); do
+		start
+		trouble right "${files[@]}"
+		stop
+		diff -r "$MC_TMP/a/export/chunks" "$MC_TMP/b/export/chunks" >/dev/null 2>&1 && break
+	done
+	proxy "$1" pass
+	await_same
+}
+
+fact 'bad copies on one server are served from the other and mended'
+for c in $(chunks a); do
+	printf 'XYZ' | dd of="$MC_TMP/a/export/$c" bs=1 seek=50 conv=notrunc status=none
+done
+mended b
+fact 'missing copies on one server are served from the other and brought back'
+nfs_stop "$MC_TMP/b" # which would go on serving what it has open
+chunks b | head -n 3 | (cd "$MC_TMP/b/export" && xargs rm)
+nfs_restart "$MC_TMP/b" || fail restart
+mended a
+
+fact 'an import with one server away goes to the other; what was missed is brought when it is back'
+nfs_kill "$MC_TMP/b"
+head -c $((9 * 1048576)) /dev/urandom >"$MC_TMP/source/three.bin"
+mount_import "$MC_TMP/source" acme/model@r2 || fail 'import with one server'
+[ -e "$MC_TMP/a/export/checkpoints/acme/model/r2/manifest.json" ] || fail 'no manifest'
+[ ! -e "$MC_TMP/b/export/checkpoints/acme/model/r2" ] || fail 'b was not away'
+nfs_restart "$MC_TMP/b" || fail restart
+fact 'what a server missed is not read from it: the link names the newest revision'
+mount_flags
+for i in 1 2 3 4; do
+	"$mooncakefs" ls -l acme/model "${remote_flags[@]}" | grep 'r2.*latest' >/dev/null || fail 'an old pointer'
+done
+start
+await_same
+no_markers
+cmp "$MC_TMP/a/export/checkpoints/acme/model/latest" "$MC_TMP/b/export/checkpoints/acme/model/latest" ||
+	fail 'latest'
+stop
+fact 'each server alone holds the whole revision'
+for s in a b; do
+	"$mooncakefs" verify acme/model@r2 --remote "${url[$s]}" || fail "verify $s"
+done
+exit 0
