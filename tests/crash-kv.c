@@ -1,17 +1,15 @@
 /*
  * Clients of a KV store that loses power: see crash-kv.h.
  *
- * I1 an object that is there has the bytes of one put, whole. I2 what was synced, or replaced and
- * renamed over it and synced, is there. I3 what was removed, replaced or renamed away is not. I4
- * the store's use of the disk is what its files take, and it works.
- *
- * A replacing put takes the older version off the disk before it is on it itself: between the two
- * the key may be absent.
+ * I1 an object that is there has the bytes of one put, whole. I2 what was synced is there, or what
+ * replaced it. I3 what was removed or renamed away is not, nor what was replaced by what was
+ * synced. I4 the store's use of the disk is what its files take, and it works.
  */
 #include "tests/crash-kv.h"
 
 #include "tests/crash-history.h"
 #include "tests/kv-fixture.h"
+#include "tests/kv-judge.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -23,13 +21,9 @@
 #define KEYS 4 /* of each */
 #define OPS 40 /* of each */
 
-enum kind { PUT, SYNC, RENAME, UNLINK, EVICT, KINDS };
-
 struct op {
 	struct crash_span span;
-	enum kind kind;
-	unsigned key, to; /* to: RENAME */
-	uint32_t content; /* PUT */
+	struct kv_deed deed; /* KV_OTHER: an eviction from DRAM */
 };
 
 struct crash_kv {
@@ -82,34 +76,33 @@ static void open_store(struct kv_fixture *x, const char *dir, const char *dram)
 
 /* ---- the clients */
 
-static enum kind choose(struct client *c, unsigned key)
+static enum kv_deed_kind choose(struct client *c, unsigned key)
 {
-	static const enum kind kinds[] = {
-		PUT, PUT, PUT, SYNC, SYNC, SYNC, RENAME, RENAME, UNLINK, EVICT};
+	static const enum kv_deed_kind kinds[] = {KV_PUT, KV_PUT, KV_PUT, KV_SYNC, KV_SYNC, KV_SYNC,
+		KV_RENAME, KV_RENAME, KV_UNLINK, KV_OTHER};
 
 	if (!c->there[key])
-		return PUT;
+		return KV_PUT;
 	return kinds[crash_random(&c->rng) % (sizeof(kinds) / sizeof(*kinds))];
 }
 
-static int do_op(struct client *c, const struct op *op)
+static int do_deed(struct client *c, const struct kv_deed *d)
 {
 	char key[32], to[32];
 	int r;
 
-	key_name(c->number, op->key, key);
-	key_name(c->number, op->to, to);
-	switch (op->kind) {
-	case PUT:
-		return kv_put_wait(c->kv, key, size_of(op->content), op->content);
-	case SYNC:
+	key_name(c->number, d->key, key);
+	key_name(c->number, d->to, to);
+	switch (d->kind) {
+	case KV_PUT:
+		return kv_put_wait(c->kv, key, size_of(d->content), d->content);
+	case KV_SYNC:
 		return mc_kv_sync(c->kv, key);
-	case RENAME:
+	case KV_RENAME:
 		return mc_kv_rename(c->kv, key, to, 0);
-	case UNLINK:
+	case KV_UNLINK:
 		return mc_kv_unlink(c->kv, key);
-	case EVICT:
-	case KINDS:
+	case KV_OTHER:
 		break;
 	}
 	r = mc_kv_evict(c->kv, key);
@@ -122,21 +115,21 @@ static void *client_main(void *arg)
 
 	for (unsigned i = 0; i < OPS; i++) {
 		struct op *op = &c->h->ops[c->number][i];
+		struct kv_deed *d = &op->deed;
 		int r;
 
-		op->key = (unsigned)(crash_random(&c->rng) % KEYS);
-		op->kind = choose(c, op->key);
-		op->to = (op->key + 1 + (unsigned)(crash_random(&c->rng) % (KEYS - 1))) % KEYS;
-		op->content = (c->number << 16) + i + 1;
+		d->key = (unsigned)(crash_random(&c->rng) % KEYS);
+		d->kind = choose(c, d->key);
+		d->to = (d->key + 1 + (unsigned)(crash_random(&c->rng) % (KEYS - 1))) % KEYS;
+		d->content = (c->number << 16) + i + 1;
 		op->span.begun = disk_position(c->disk) + 1;
-		r = do_op(c, op);
+		r = do_deed(c, d);
 		op->span.acknowledged = disk_position(c->disk) + 1;
 		if (r != 0)
-			crash_die(
-				"client %u operation %u of kind %d: %d", c->number, i, op->kind, r);
-		if (op->kind == RENAME)
-			c->there[op->to] = true;
-		c->there[op->key] = op->kind != UNLINK && op->kind != RENAME;
+			crash_die("client %u deed %u of kind %d: %d", c->number, i, d->kind, r);
+		if (d->kind == KV_RENAME)
+			c->there[d->to] = true;
+		c->there[d->key] = d->kind != KV_UNLINK && d->kind != KV_RENAME;
 	}
 	return NULL;
 }
@@ -184,78 +177,22 @@ void crash_kv_work(
 
 /* ---- the judgement */
 
-/* What a key may hold: value; or nothing, unless it is sure. */
-struct held {
-	uint32_t value; /* 0 = absent */
-	bool sure;
-};
-
-static bool may_be(struct held h, uint32_t content)
-{
-	return content == h.value || (content == 0 && !h.sure);
-}
-
-static void acknowledge(struct held *keys, const struct op *op)
-{
-	struct held *k = &keys[op->key];
-
-	if (op->kind == PUT)
-		*k = (struct held){op->content, false};
-	if (op->kind == SYNC)
-		k->sure = true;
-	if (op->kind == RENAME)
-		keys[op->to] = *k;
-	if (op->kind == RENAME || op->kind == UNLINK)
-		*k = (struct held){0, true};
-}
-
-/* Whether the operation that was under way explains what its keys hold. */
-static bool explains(const struct held *keys, const struct op *op, const uint32_t *found)
-{
-	struct held k = keys[op->key], to = keys[op->to];
-	uint32_t a = found[op->key], b = found[op->to];
-
-	if (op->kind == PUT)
-		return may_be(k, a) || a == op->content || a == 0;
-	if (op->kind == UNLINK)
-		return may_be(k, a) || a == 0;
-	if (op->kind != RENAME)
-		return may_be(k, a);
-	if (may_be(k, a) && may_be(to, b) && (a != b || a == 0))
-		return true; /* not yet */
-	if (a == 0 && may_be(k, b))
-		return true; /* done */
-	/* What is not on the disk itself yet takes the older version off it first. */
-	return !k.sure && may_be(k, a) && b == 0;
-}
-
 static void judge_client(
 	struct crash_kv *h, unsigned client, uint64_t cut, const uint32_t found[KEYS])
 {
-	struct held keys[KEYS] = {{0}};
-	const struct op *open = NULL;
+	struct kv_held keys[KEYS] = {{0}};
+	const struct kv_deed *open = NULL;
+	char text[512];
 	unsigned i;
 
 	for (i = 0; i < KEYS; i++)
-		keys[i].sure = true;
+		kv_make_sure(&keys[i], 0);
 	for (i = 0; i < OPS && crash_acknowledged(&h->ops[client][i].span, cut); i++)
-		acknowledge(keys, &h->ops[client][i]);
+		kv_acknowledge(keys, &h->ops[client][i].deed);
 	if (i < OPS && crash_begun(&h->ops[client][i].span, cut))
-		open = &h->ops[client][i];
-	if (open != NULL && !explains(keys, open, found))
-		crash_die("client %u, operation %u of kind %d under way: k%u holds %x (%x %s), "
-			  "k%u %x (%x %s)",
-			client, i, open->kind, open->key, found[open->key], keys[open->key].value,
-			keys[open->key].sure ? "surely" : "perhaps", open->to, found[open->to],
-			keys[open->to].value, keys[open->to].sure ? "surely" : "perhaps");
-	for (unsigned k = 0; k < KEYS; k++) {
-		bool concerned =
-			open != NULL && (k == open->key || (open->kind == RENAME && k == open->to));
-
-		if (!concerned && !may_be(keys[k], found[k]))
-			crash_die("client %u after operation %u: k%u holds %x, not %x (%s)", client,
-				i, k, found[k], keys[k].value, keys[k].sure ? "surely" : "perhaps");
-	}
+		open = &h->ops[client][i].deed;
+	if (!kv_judge(keys, KEYS, open, found, false, text))
+		crash_die("client %u after operation %u: %s", client, i, text);
 }
 
 /* The content a key holds: one that was ever put by that client, whole. */
@@ -278,13 +215,14 @@ static uint32_t content_of(struct crash_kv *h, struct mc_kv *kv, unsigned client
 		const struct op *op = &h->ops[client][i];
 		bool same = false;
 
-		if (op->kind != PUT || op->span.begun == 0 || size_of(op->content) != attr.size)
+		if (op->deed.kind != KV_PUT || op->span.begun == 0 ||
+			size_of(op->deed.content) != attr.size)
 			continue;
-		r = kv_check_object(obj, attr.size, op->content, &same);
+		r = kv_check_object(obj, attr.size, op->deed.content, &same);
 		if (r != 0)
 			crash_die("%s: reads %d", name, r);
 		if (same)
-			content = op->content;
+			content = op->deed.content;
 	}
 	if (content == 0)
 		crash_die("%s: %llu bytes that nobody put", name, (unsigned long long)attr.size);

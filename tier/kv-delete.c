@@ -8,6 +8,7 @@
  * put that succeeded has replaced what was to be removed.
  * 3. An entry is on the disk before kv_delete_add returns, and leaves it after the removal.
  * 4. What waits is not removed before kv_delete_ripe, in this life or the next.
+ * 5. Nothing is removed before recovery has ended; what is in the index then stays.
  */
 #include "tier/kv-impl.h"
 #include "tier/kv-remote.h"
@@ -94,7 +95,12 @@ static void remove_locked(struct mc_kv *kv, struct kv_delete *gone) MC_REQUIRES(
 	free(gone);
 }
 
-/* ---- the file. Entries are shorter than a page; O_APPEND keeps them whole among threads. */
+/* ---- the file */
+
+static const struct mc_io *io_of(const struct mc_kv *kv)
+{
+	return kv->opts.io != NULL ? kv->opts.io : mc_io_real();
+}
 
 static int append(
 	struct mc_kv *kv, unsigned op, const char *key, const uint8_t version[16], bool sync)
@@ -103,7 +109,8 @@ static int append(
 	cleanup_free char *buf = malloc(len);
 	struct entry e = {.magic = MAGIC, .op = op, .key_len = (uint32_t)key_len};
 	size_t from = offsetof(struct entry, op);
-	ssize_t n;
+	const struct mc_io *io = io_of(kv);
+	int r;
 
 	if (kv->deletes_fd < 0)
 		return 0;
@@ -114,14 +121,12 @@ static int append(
 	memcpy(buf + sizeof(e), key, key_len);
 	e.crc = mc_crc32c(0, buf + from, len - from);
 	memcpy(buf, &e, sizeof(e));
-	n = write(kv->deletes_fd, buf, len);
-	if (n < 0)
-		return -errno;
-	if ((size_t)n != len)
-		return -ENOSPC;
-	if (sync && fdatasync(kv->deletes_fd) != 0)
-		return -errno;
-	return 0;
+	mc_mutex_lock(&kv->deletes_lock);
+	r = mc_io_write_full(io, kv->deletes_fd, buf, len, kv->deletes_end);
+	if (r == 0)
+		kv->deletes_end += len;
+	mc_mutex_unlock(&kv->deletes_lock);
+	return r == 0 && sync ? io->fdatasync(io, kv->deletes_fd) : r;
 }
 
 static void replay(struct mc_kv *kv, const char *buf, size_t len) MC_REQUIRES(kv->lock)
@@ -158,64 +163,71 @@ static void replay(struct mc_kv *kv, const char *buf, size_t len) MC_REQUIRES(kv
 	}
 }
 
-static int read_file(const char *path, char **ret_buf, size_t *ret_len)
+static int read_file(const struct mc_io *io, const char *path, char **ret_buf, size_t *ret_len)
 {
-	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = io->open(io, path, O_RDONLY | O_CLOEXEC, 0), r;
 	struct stat st;
 
 	*ret_buf = NULL;
 	*ret_len = 0;
 	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
-	if (fstat(fd, &st) != 0)
-		return -errno;
-	*ret_buf = malloc((size_t)st.st_size + 1);
-	if (*ret_buf == NULL)
-		return -ENOMEM;
-	*ret_len = (size_t)st.st_size;
-	return mc_io_read_full(mc_io_real(), fd, *ret_buf, *ret_len, 0);
+		return fd == -ENOENT ? 0 : fd;
+	r = io->fstat(io, fd, &st);
+	if (r == 0) {
+		*ret_len = (size_t)st.st_size;
+		*ret_buf = malloc(*ret_len + 1);
+		r = *ret_buf != NULL ? mc_io_read_full(io, fd, *ret_buf, *ret_len, 0) : -ENOMEM;
+	}
+	io->close(io, fd);
+	return r;
 }
 
 /* A new file with what is pending takes the old one's place. */
-static int rewrite(struct mc_kv *kv, const char *path)
+static int rewrite(struct mc_kv *kv, const struct kv_delete *d, const char *path)
 {
+	const struct mc_io *io = io_of(kv);
 	char tmp[4300];
-	struct kv_delete *d;
 	int r = 0;
 
 	snprintf(tmp, sizeof(tmp), "%s.tmp", path);
-	kv->deletes_fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+	kv->deletes_fd = io->open(io, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (kv->deletes_fd < 0)
-		return -errno;
-	mc_mutex_lock(&kv->lock);
-	d = kv->deletes;
-	mc_mutex_unlock(&kv->lock);
-	for (; d != NULL && r == 0; d = d->next) /* nobody else knows the list yet */
+		return kv->deletes_fd;
+	for (; d != NULL && r == 0; d = d->next)
 		r = append(kv, d->waiting ? LATER : ADD, d->key, d->version, false);
-	if (r == 0 && fsync(kv->deletes_fd) != 0)
-		r = -errno;
-	if (r == 0 && rename(tmp, path) != 0)
-		r = -errno;
-	return r == 0 ? mc_io_sync_dir(mc_io_real(), kv->opts.nvme_dir) : r;
+	if (r == 0)
+		r = io->fsync(io, kv->deletes_fd);
+	if (r == 0)
+		r = io->rename(io, tmp, path);
+	return r == 0 ? mc_io_sync_dir(io, kv->opts.nvme_dir) : r;
 }
 
 int kv_delete_open(struct mc_kv *kv)
 {
 	char path[4200];
 	cleanup_free char *buf = NULL;
+	struct kv_delete *list;
 	size_t len;
 	int r;
 
 	if (kv->opts.nvme_dir == NULL || kv->opts.remote == NULL)
 		return 0;
 	snprintf(path, sizeof(path), "%s/kv-deletes", kv->opts.nvme_dir);
-	r = read_file(path, &buf, &len);
+	r = read_file(io_of(kv), path, &buf, &len);
 	if (r < 0)
 		return r;
 	mc_mutex_lock(&kv->lock);
 	replay(kv, buf, len);
+	list = kv->deletes;
+	kv->deletes = NULL; /* nobody else shall know of it until it is written */
 	mc_mutex_unlock(&kv->lock);
-	return rewrite(kv, path);
+	r = rewrite(kv, list, path);
+	mc_mutex_lock(&kv->lock);
+	kv->deletes = list;
+	if (!kv->recovering) /* it has ended meanwhile */
+		kv_deletes_settle_locked(kv);
+	mc_mutex_unlock(&kv->lock);
+	return r;
 }
 
 void kv_delete_close(struct mc_kv *kv)
@@ -225,7 +237,7 @@ void kv_delete_close(struct mc_kv *kv)
 		remove_locked(kv, kv->deletes);
 	mc_mutex_unlock(&kv->lock);
 	if (kv->deletes_fd >= 0)
-		close(kv->deletes_fd);
+		io_of(kv)->close(io_of(kv), kv->deletes_fd);
 	kv->deletes_fd = -1;
 }
 
@@ -321,21 +333,75 @@ int kv_delete_ripe(struct mc_kv *kv, const char *key, bool sync)
 	return r;
 }
 
+/* The log learns that a version's remote copy is not to be counted on. */
+struct uncounted {
+	struct mc_kv *kv;
+	uint8_t version[16];
+	char key[];
+};
+
+static void uncount_job(void *ctx)
+{
+	struct uncounted *u = ctx;
+
+	mc_kv_log_remote(u->kv->log, u->key, u->version, 0);
+	free(u);
+}
+
+/* The daemon died before the version was removed, or renamed, here; its remote copy may be gone. */
+static void keep_locked(struct mc_kv *kv, struct kv_object *obj, const char *key)
+	MC_REQUIRES(kv->lock)
+{
+	size_t len = strlen(key);
+	struct uncounted *u;
+
+	if (obj->remotes == 0 || (obj->loc.segment == 0 && obj->res == NULL))
+		return;
+	obj->remotes = 0;
+	kv_redirty_locked(kv, obj);
+	u = malloc(sizeof(*u) + len + 1);
+	if (u == NULL)
+		return;
+	u->kv = kv;
+	memcpy(u->version, obj->version, sizeof(u->version));
+	memcpy(u->key, key, len + 1);
+	if (kv_work_add(kv->work, uncount_job, u) < 0)
+		free(u);
+}
+
 void kv_deletes_settle_locked(struct mc_kv *kv)
 {
 	for (struct kv_delete *d = kv->deletes, *next; d != NULL; d = next) {
 		struct kv_object *obj = kv_index_find(kv->index, d->key);
 
 		next = d->next;
+		if (obj != NULL && memcmp(obj->version, d->version, sizeof(d->version)) == 0) {
+			if (!d->waiting)
+				keep_locked(kv, obj, d->key);
+			remove_locked(kv, d);
+			continue;
+		}
 		if (!d->waiting)
 			continue;
-		if (obj == NULL || memcmp(obj->version, d->version, sizeof(d->version)) == 0)
+		if (obj == NULL)
 			remove_locked(kv, d);
 		else if (obj->loc.segment != 0)
 			d->waiting = false;
 		else
 			obj->flags |= KV_SHADOWS;
 	}
+}
+
+static int empty(struct mc_kv *kv)
+{
+	int r;
+
+	mc_mutex_lock(&kv->deletes_lock);
+	r = io_of(kv)->ftruncate(io_of(kv), kv->deletes_fd, 0);
+	if (r == 0)
+		kv->deletes_end = 0;
+	mc_mutex_unlock(&kv->deletes_lock);
+	return r;
 }
 
 static void delete_job(void *ctx)
@@ -364,7 +430,7 @@ static void delete_job(void *ctx)
 	if (r < 0)
 		kv->delete_retry_ns = mc_now_ns() + RETRY_NS;
 	/* The file is empty when nothing is pending: it never grows for long. */
-	if (kv->deletes == NULL && kv->deletes_fd >= 0 && ftruncate(kv->deletes_fd, 0) != 0)
+	if (kv->deletes == NULL && kv->deletes_fd >= 0 && empty(kv) != 0)
 		kv->delete_retry_ns = mc_now_ns() + RETRY_NS;
 	kv->deleting = false;
 	mc_mutex_unlock(&kv->lock);
@@ -375,7 +441,7 @@ void kv_deletes_tick(struct mc_kv *kv)
 	bool start;
 
 	mc_mutex_lock(&kv->lock);
-	start = kv->deletes != NULL && !kv->deleting && !kv->closing &&
+	start = kv->deletes != NULL && !kv->deleting && !kv->closing && !kv->recovering &&
 		mc_now_ns() >= kv->delete_retry_ns;
 	if (start)
 		kv->deleting = true;

@@ -235,7 +235,9 @@ struct mc_kv {
 	struct kv_delete *deletes MC_GUARDED_BY(lock);
 	bool deleting MC_GUARDED_BY(lock);
 	uint64_t delete_retry_ns MC_GUARDED_BY(lock);
-	int deletes_fd; /* -1 = none; appends are whole */
+	int deletes_fd;                                   /* -1 = none */
+	struct mc_mutex deletes_lock;                     /* leaf: appends are whole */
+	uint64_t deletes_end MC_GUARDED_BY(deletes_lock); /* bytes */
 	uint64_t bypass_ns MC_GUARDED_BY(
 		lock);                      /* NVMe failed: dirty objects go to the remote until */
 	uint64_t sweep MC_GUARDED_BY(lock); /* bucket where the search for cold objects goes on */

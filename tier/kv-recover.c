@@ -16,14 +16,7 @@ static struct kv_object *find_version(
 	return obj != NULL && memcmp(obj->version, version, 16) == 0 ? obj : NULL;
 }
 
-static void discard_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock)
-{
-	kv_index_remove(obj);
-	kv_unlist_locked(kv, obj);
-	kv_object_drop_locked(kv, obj);
-}
-
-/* A struct of the object under another key, entered in ix; what was there before is dropped. */
+/* A new struct in ix; what was there before is dropped. */
 static struct kv_object *enter_locked(
 	struct mc_kv *kv, struct kv_index *ix, const char *key, uint64_t size) MC_REQUIRES(kv->lock)
 {
@@ -64,72 +57,6 @@ static void on_put(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_
 		obj->mtime_ns = meta->mtime_s * INT64_C(1000000000) + meta->mtime_ns;
 		kv_loc_set(obj, loc);
 		kv_crcs_copy(obj, meta->crc);
-	}
-	mc_mutex_unlock(&kv->lock);
-	kv_reap(kv);
-}
-
-static void on_removed(void *ctx, const char *key, const uint8_t version[16])
-{
-	struct mc_kv *kv = ctx;
-	struct kv_object *obj;
-
-	mc_mutex_lock(&kv->lock);
-	obj = find_version(kv->replay, key, version);
-	if (obj != NULL)
-		discard_locked(kv, obj);
-	/* The crash came before its record in DRAM was cleared. */
-	obj = find_version(kv->index, key, version);
-	if (obj != NULL)
-		discard_locked(kv, obj);
-	mc_mutex_unlock(&kv->lock);
-	kv_reap(kv);
-}
-
-static struct kv_object *move_locked(struct mc_kv *kv, struct kv_object *obj, const char *to)
-	MC_REQUIRES(kv->lock)
-{
-	struct kv_object *moved = enter_locked(kv, obj->dir->index, to, obj->size);
-
-	if (moved == NULL)
-		return NULL;
-	memcpy(moved->version, obj->version, sizeof(moved->version));
-	moved->mtime_ns = obj->mtime_ns;
-	moved->loc = obj->loc;
-	kv_crcs_copy(moved, kv_crcs(obj));
-	moved->remotes = obj->remotes;
-	moved->flags = obj->flags;
-	moved->state = obj->state;
-	moved->res = obj->res;
-	if (moved->res != NULL)
-		moved->res->obj = moved;
-	kv_index_remove(obj);
-	obj->res = NULL;
-	obj->flags = KV_MOVED;
-	obj->next = moved;
-	moved->refs++;
-	kv_object_drop_locked(kv, obj);
-	return moved;
-}
-
-static void on_renamed(void *ctx, const char *from, const char *to)
-{
-	struct mc_kv *kv = ctx;
-	struct kv_object *obj, *adopted;
-
-	mc_mutex_lock(&kv->lock);
-	obj = kv_index_find(kv->replay, from);
-	if (obj != NULL)
-		obj = move_locked(kv, obj, to);
-	adopted = obj != NULL ? find_version(kv->index, from, obj->version) : NULL;
-	if (adopted != NULL) { /* the crash came before its record in DRAM was written anew */
-		uint64_t meta;
-
-		if (kv_meta_write(kv, adopted, to, adopted->res, &meta) == 0) {
-			kv_meta_clear(kv, adopted->res->meta);
-			adopted->res->meta = meta;
-		}
-		move_locked(kv, adopted, to);
 	}
 	mc_mutex_unlock(&kv->lock);
 	kv_reap(kv);
@@ -231,6 +158,74 @@ static void unite_locked(struct mc_kv *kv, struct kv_object *adopted, struct kv_
 	kv_object_drop_locked(kv, adopted);
 }
 
+/* Versions that were adopted, and that the log does not have under their key: open addressing. */
+struct strays {
+	struct kv_object **slots; /* borrowed; NULL = empty */
+	size_t n_slots, n;        /* a power of two, above twice n */
+};
+
+static size_t stray_slot(const struct strays *t, const uint8_t version[16])
+{
+	uint64_t at;
+
+	memcpy(&at, version, sizeof(at)); /* random */
+	at &= t->n_slots - 1;
+	while (t->slots[at] != NULL && memcmp(t->slots[at]->version, version, 16) != 0)
+		at = (at + 1) & (t->n_slots - 1);
+	return at;
+}
+
+static bool is_stray_locked(struct mc_kv *kv, const struct kv_object *obj) MC_REQUIRES(kv->lock)
+{
+	char key[KV_KEY_MAX + 1];
+
+	kv_key_of(obj, key);
+	return find_version(kv->replay, key, obj->version) == NULL;
+}
+
+static void find_strays_locked(struct mc_kv *kv, struct strays *t) MC_REQUIRES(kv->lock)
+{
+	for (uint64_t b = 0; b < kv->index->n_buckets; b++)
+		for (struct kv_object *o = kv->index->objects[b]; o != NULL; o = o->next)
+			t->n += is_stray_locked(kv, o);
+	for (t->n_slots = 16; t->n_slots <= 2 * t->n;)
+		t->n_slots *= 2;
+	t->slots = t->n > 0 ? calloc(t->n_slots, sizeof(struct kv_object *)) : NULL;
+	if (t->slots == NULL)
+		return;
+	for (uint64_t b = 0; b < kv->index->n_buckets; b++)
+		for (struct kv_object *o = kv->index->objects[b]; o != NULL; o = o->next)
+			if (is_stray_locked(kv, o))
+				t->slots[stray_slot(t, o->version)] = o;
+}
+
+/* The log knows a version by another key than DRAM: the crash came after a rename was journalled
+ * and before its record in DRAM was written anew. */
+static void follow_renames_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	struct strays t = {0};
+	char key[KV_KEY_MAX + 1];
+
+	find_strays_locked(kv, &t);
+	for (uint64_t b = 0; t.slots != NULL && b < kv->replay->n_buckets; b++)
+		for (struct kv_object *cold = kv->replay->objects[b]; cold != NULL;
+			cold = cold->next) {
+			struct kv_object *obj = t.slots[stray_slot(&t, cold->version)];
+			uint64_t meta;
+
+			if (obj == NULL)
+				continue;
+			kv_key_of(cold, key);
+			if (kv_meta_write(kv, obj, key, obj->res, &meta) == 0) {
+				kv_meta_clear(kv, obj->res->meta);
+				obj->res->meta = meta;
+			}
+			kv_index_remove(obj);
+			unite_locked(kv, obj, cold);
+		}
+	free(t.slots);
+}
+
 static void merge_object_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock)
 {
 	char key[KV_KEY_MAX + 1];
@@ -243,6 +238,11 @@ static void merge_object_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQU
 	kv_index_remove(obj);
 	if (cold != NULL && memcmp(cold->version, obj->version, 16) == 0) {
 		unite_locked(kv, obj, cold);
+		return;
+	}
+	if (cold != NULL && cold->res != NULL) { /* a rename took its place */
+		kv_unlist_locked(kv, obj);
+		kv_object_drop_locked(kv, obj);
 		return;
 	}
 	/* The log has a version that this one replaced; it goes when this one is there. */
@@ -267,6 +267,7 @@ static void merge_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 			kv_dir_key_of(d, key);
 			make_dir_locked(kv->replay, key, d->meta);
 		}
+	follow_renames_locked(kv);
 	for (uint64_t b = 0; b < adopted->n_buckets; b++)
 		while (adopted->objects[b] != NULL)
 			merge_object_locked(kv, adopted->objects[b]);
@@ -295,8 +296,6 @@ void kv_replay_ops(struct mc_kv *kv, struct mc_kv_log_replay *ret)
 {
 	*ret = (struct mc_kv_log_replay){
 		.put = on_put,
-		.removed = on_removed,
-		.renamed = on_renamed,
 		.dir = on_dir,
 		.pin = on_pin,
 		.remote = on_remote,

@@ -155,6 +155,7 @@ static struct mc_kv *kv_new(void)
 		return NULL;
 	kv->lock_fd = kv->deletes_fd = -1;
 	mc_mutex_init(&kv->lock);
+	mc_mutex_init(&kv->deletes_lock);
 	mc_cond_init(&kv->change);
 	mc_cond_init(&kv->wake);
 	mc_cond_init(&kv->flush);
@@ -224,6 +225,7 @@ static void kv_free(struct mc_kv *kv)
 	mc_cond_done(&kv->wake);
 	mc_cond_done(&kv->flush);
 	mc_mutex_done(&kv->lock);
+	mc_mutex_done(&kv->deletes_lock);
 	free((void *)(uintptr_t)kv->opts.dram_dir);
 	free((void *)(uintptr_t)kv->opts.nvme_dir);
 	free((void *)(uintptr_t)kv->opts.node);
