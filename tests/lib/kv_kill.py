@@ -32,7 +32,7 @@ def bytes_of(number):
 
 
 class Client:
-    """What it knows of a key: the number that all can see, and whether it is durable ("sure").
+    """What it knows of a key: the number that all can see, and those that may be there without DRAM ("maybe").
 
     under_way: the operation that was not answered, as (what it is, key, other key or None, number).
     """
@@ -40,12 +40,20 @@ class Client:
     def __init__(self, kv, state, number, ack):
         self.dir, self.file, self.number, self.ack = f"{kv}/c{number}", f"{state}/{number}", number, ack
         self.under_way, self.count = None, 0
-        self.keys = {f"k{i}": [0, True] for i in range(KEYS)}
+        self.keys = {f"k{i}": self.sure(0) for i in range(KEYS)}
         if os.path.exists(self.file):
             with open(self.file) as f:
                 saved = json.load(f)
             self.keys, self.count = saved["keys"], saved["count"]
         os.makedirs(self.dir, exist_ok=True)
+
+    @staticmethod
+    def sure(number):
+        return [number, [number]]
+
+    def more(self, key, number):
+        """Visible, and perhaps durable."""
+        return [number, sorted({number, *self.keys[key][1]})]
 
     def save(self):
         with open(self.file, "w") as f:
@@ -66,7 +74,7 @@ class Client:
         self.write(key, number, sync)
         # close() has returned, but it is done when the next who asks has been answered.
         expect(f"size of {key}", os.stat(f"{self.dir}/{key}").st_size, size_of(number))
-        self.keys[key] = [number, sync or self.ack != "dram"]
+        self.keys[key] = self.sure(number) if sync or self.ack != "dram" else self.more(key, number)
 
     def sync(self, key):
         fd = os.open(f"{self.dir}/{key}", os.O_RDONLY)
@@ -74,17 +82,22 @@ class Client:
             os.fsync(fd)
         finally:
             os.close(fd)
-        self.keys[key][1] = True
+        self.keys[key] = self.sure(self.keys[key][0])
+
+    def after_rename(self, key, to):
+        number = self.keys[key][0]
+        return self.sure(number) if self.keys[key] == self.sure(number) else self.more(to, number)
 
     def rename(self, key, to):
         self.under_way = ("rename", key, to, self.keys[key][0])
         os.rename(f"{self.dir}/{key}", f"{self.dir}/{to}")
-        self.keys[to], self.keys[key] = self.keys[key], [0, True]
+        self.keys[to] = self.after_rename(key, to)
+        self.keys[key] = self.sure(0)
 
     def unlink(self, key):
         self.under_way = ("unlink", key, None, 0)
         os.unlink(f"{self.dir}/{key}")
-        self.keys[key] = [0, True]
+        self.keys[key] = self.sure(0)
 
     def read(self, key):
         with open(f"{self.dir}/{key}", "rb") as f:
@@ -129,28 +142,25 @@ class Client:
                 data = f.read()
         except FileNotFoundError:
             return 0
-        numbers = {self.keys[key][0]}
-        if self.under_way is not None:
-            numbers |= {self.under_way[3], *(self.keys[k][0] for k in self.under_way[1:3] if k is not None)}
+        numbers = {self.keys[key][0], *self.keys[key][1]} | ({self.under_way[3]} if self.under_way else set())
         for n in numbers - {0}:
             if size_of(n) == len(data) and bytes_of(n) == data:
                 return n
         raise SystemExit(f"{self.dir}/{key}: {len(data)} bytes that are not those of {sorted(numbers)}; {self.under_way}")
 
-    def may_be(self, key, number, memory):
-        held, sure = self.keys[key]
-        return number == held or (number == 0 and not sure and not memory)
+    @staticmethod
+    def may_be(held, number, memory):
+        return number == held[0] or (not memory and number in held[1])
 
     def explained(self, key, other, found, memory):
-        """Whether the operation under way explains what its keys hold."""
+        """Whether the operation under way explains what its keys hold: as before it, or as after."""
         what, number, a = self.under_way[0], self.under_way[3], found[key]
         if what in ("put", "unlink"):
-            # On the disk, a new version takes the older one's place before it is there itself.
-            return a == number or self.may_be(key, a, memory) or (a == 0 and not memory)
+            return a == number or self.may_be(self.keys[key], a, memory)
         b = found[other]
-        before = self.may_be(key, a, memory) and self.may_be(other, b, memory) and (a != b or a == 0)
-        between = not self.keys[key][1] and not memory and self.may_be(key, a, memory) and b == 0
-        return before or between or (a == 0 and self.may_be(key, b, memory))
+        before = self.may_be(self.keys[key], a, memory) and self.may_be(self.keys[other], b, memory)
+        after = a == 0 and self.may_be(self.after_rename(key, other), b, memory)
+        return (before and (a != b or a == 0)) or after
 
     def check(self, memory):
         with open(self.file) as f:
@@ -161,12 +171,11 @@ class Client:
         if concerned and not self.explained(*self.under_way[1:3], found, memory):
             raise SystemExit(text)
         for key in self.keys.keys() - concerned:
-            if not self.may_be(key, found[key], memory):
+            if not self.may_be(self.keys[key], found[key], memory):
                 raise SystemExit(f"{key}; {text}")
         expect("listing", sorted(os.listdir(self.dir)), sorted(k for k in found if found[k] != 0))
         for key, number in found.items():
-            same = self.keys[key][0] == number
-            self.keys[key] = [number, number == 0 or (same and self.keys[key][1]) or not memory]
+            self.keys[key] = self.sure(number)  # the mount that checks ends in order
         self.under_way = None
         self.save()
 
