@@ -371,6 +371,21 @@ void mc_dram_stats(struct mc_dram *d, struct mc_dram_stats *ret)
 	mc_mutex_unlock(&d->lock);
 }
 
+void mc_dram_resize(struct mc_dram *d, uint64_t capacity)
+{
+	bool grows;
+
+	mc_mutex_lock(&d->lock);
+	grows = capacity > d->capacity;
+	mc_mutex_unlock(&d->lock);
+	/* The tmpfs is never smaller than what may be allocated on it. */
+	if (grows && d->mounted)
+		mc_dram_mount_resize(d->dir, capacity);
+	mc_mutex_lock(&d->lock);
+	d->capacity = capacity;
+	mc_mutex_unlock(&d->lock);
+}
+
 void mc_dram_adopted(
 	struct mc_dram *d, void (*each)(void *ctx, const struct mc_file_id *id), void *ctx)
 {

@@ -28,7 +28,8 @@ struct mc_dram_opts {
 
 struct mc_dram_stats {
 	uint64_t capacity; /* bytes */
-	uint64_t used; /* bytes allocated (st_blocks), held ones included; never above capacity */
+	uint64_t used; /* bytes allocated (st_blocks), held ones included; above capacity only after
+			  a resize */
 	uint64_t held; /* bytes of unlinked images that a client's descriptor or mapping keeps */
 	bool mounted;  /* own tmpfs; false = plain directory */
 	bool huge;     /* huge pages in effect */
@@ -40,6 +41,9 @@ int mc_dram_open(const struct mc_dram_opts *opts, struct mc_dram **ret, struct m
  */
 void mc_dram_close(struct mc_dram *d, bool keep);
 void mc_dram_stats(struct mc_dram *d, struct mc_dram_stats *ret);
+/* Another capacity from now on. What is above it stays until the caller evicts: reservations are
+ * -ENOSPC meanwhile. */
+void mc_dram_resize(struct mc_dram *d, uint64_t capacity);
 /* Calls each for every image adopted at open. */
 void mc_dram_adopted(
 	struct mc_dram *d, void (*each)(void *ctx, const struct mc_file_id *id), void *ctx);

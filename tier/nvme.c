@@ -271,6 +271,13 @@ void mc_nvme_close(struct mc_nvme *n)
 	free_tier(n);
 }
 
+void mc_nvme_resize(struct mc_nvme *n, uint64_t capacity)
+{
+	mc_mutex_lock(&n->lock);
+	n->capacity = capacity;
+	mc_mutex_unlock(&n->lock);
+}
+
 void mc_nvme_stats(struct mc_nvme *n, struct mc_nvme_stats *ret)
 {
 	mc_mutex_lock(&n->lock);

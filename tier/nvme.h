@@ -43,6 +43,9 @@ int mc_nvme_open(const struct mc_nvme_opts *opts, struct mc_nvme **ret, struct m
 /* Waits for writes in flight, makes them durable, writes a snapshot, unlocks. */
 void mc_nvme_close(struct mc_nvme *n);
 void mc_nvme_stats(struct mc_nvme *n, struct mc_nvme_stats *ret);
+/* Another capacity from now on. What is above it stays until the caller evicts: writes are -ENOSPC
+ * meanwhile. */
+void mc_nvme_resize(struct mc_nvme *n, uint64_t capacity);
 void mc_nvme_recovered(
 	struct mc_nvme *n, void (*each)(void *ctx, const struct mc_file_id *id), void *ctx);
 /* The tier's root, for files that belong beside it (manifest indexes). Borrowed. */

@@ -150,6 +150,12 @@ int mc_policy_open(uint64_t capacity, struct mc_policy **ret)
 	return 0;
 }
 
+void mc_policy_resize(struct mc_policy *p, uint64_t capacity)
+{
+	assert(capacity > 0);
+	p->capacity = capacity;
+}
+
 void mc_policy_close(struct mc_policy *p)
 {
 	if (p == NULL)

@@ -30,6 +30,8 @@ struct mc_policy_entry {
 
 /* capacity: bytes the owner means to hold at most, > 0. 0, or -ENOMEM. */
 int mc_policy_open(uint64_t capacity, struct mc_policy **ret);
+/* The owner means to hold another amount from now on. */
+void mc_policy_resize(struct mc_policy *p, uint64_t capacity);
 /* Entries still linked are left to the owner; NULL allowed. */
 void mc_policy_close(struct mc_policy *p);
 

@@ -54,6 +54,12 @@ int mc_store_open(const struct mc_store_opts *opts, struct mc_store **ret, struc
  * keep_dram: leave the DRAM tier for the next daemon. */
 void mc_store_close(struct mc_store *s, bool keep_dram);
 void mc_store_stats(struct mc_store *s, struct mc_store_stats *ret);
+/*
+ * [blocks, for a second at most] Gives a local tier another capacity while it works. What no longer
+ * fits is evicted now, or when room is needed. Bounds that follow from the DRAM tier's size at open
+ * stay. 0, -EAGAIN: some is still to be evicted, -ENODEV: no such tier.
+ */
+int mc_store_resize(struct mc_store *s, enum mc_tier tier, uint64_t capacity);
 
 /* The file of src->id; takes over the caller's reference of src in every case (also on error). */
 int mc_store_file_get(struct mc_store *s, struct mc_source *src, struct mc_file **ret);

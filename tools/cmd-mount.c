@@ -24,6 +24,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#define TIER_MIN (UINT64_C(64) << 20)
 #define DRAM_DIRS 8 /* daemons of one remote and mountpoint at a time */
 
 /* What a mount consists of; paths are absolute, since a daemon changes its directory. */
@@ -41,6 +42,8 @@ struct mount {
 	struct mc_mount_settings settings;
 	struct mc_daemon daemon;
 	struct mc_watchdog watchdog;
+	struct mc_fs_opts fs_opts; /* these two are changed by the thread of mc_fs_run alone */
+	unsigned stop_s;
 	bool foreground;
 };
 
@@ -188,11 +191,63 @@ static int open_catalogue(struct mount *m, struct mc_err *err)
 		m->remote, m->nvme_dir[0] == '\0' ? NULL : dir, &m->catalogue, err);
 }
 
+/* Another size for the part of a tier that checkpoints have; that of KV objects is fixed. */
+static int resize(
+	struct mount *m, enum mc_tier tier, uint64_t total, uint64_t kv, struct mc_err *err)
+{
+	uint64_t bytes = total < kv ? 0 : (total - kv) >> MC_PAIR_SHIFT << MC_PAIR_SHIFT;
+	int r;
+
+	if (bytes < TIER_MIN)
+		return mc_err_set(err, -EINVAL,
+			"KV objects keep %llu bytes of it, and 64 MiB have to be left",
+			(unsigned long long)kv);
+	r = mc_store_resize(m->store, tier, bytes);
+	if (r == -EAGAIN)
+		mc_log(MC_LOG_INFO, "resize", "tier=%s text=\"goes on as room is needed\"",
+			mc_tier_name(tier));
+	return r == -EAGAIN ? 0 : r;
+}
+
+static int apply_nvme(struct mount *m, const struct mc_options *next, struct mc_err *err)
+{
+	const char *text = mc_options_text(next, MC_OPT_NVME);
+	uint64_t bytes;
+	size_t len;
+
+	if (text == NULL || mc_place_parse(text, &len, &bytes) < 0 || bytes == 0 ||
+		strlen(m->nvme_dir) != len || memcmp(m->nvme_dir, text, len) != 0)
+		return -EOPNOTSUPP;
+	return resize(m, MC_TIER_NVME, bytes, m->kv.nvme_bytes, err);
+}
+
+static int apply(void *ctx, enum mc_option_id id, const struct mc_options *next, struct mc_err *err)
+{
+	struct mount *m = ctx;
+
+	switch (id) {
+	case MC_OPT_LOG_LEVEL:
+	case MC_OPT_LOG_FORMAT:
+		return 0; /* mc_mount_settings_log follows */
+	case MC_OPT_STOP_TIMEOUT:
+		m->stop_s = (unsigned)mc_options_number(next, MC_OPT_STOP_TIMEOUT);
+		m->fs_opts.stop_deadline_ms = m->stop_s * 1000 / 3;
+		return 0;
+	case MC_OPT_DRAM:
+		return resize(m, MC_TIER_DRAM, mc_options_number(next, MC_OPT_DRAM),
+			m->kv.dram_bytes, err);
+	case MC_OPT_NVME:
+		return apply_nvme(m, next, err);
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
 static void reload(struct mount *m)
 {
 	mc_service_notify(
 		"RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)(mc_now_ns() / 1000));
-	mc_mount_settings_reload(&m->settings, !m->foreground);
+	mc_mount_settings_reload(&m->settings, !m->foreground, apply, m);
 	mc_service_notify("READY=1");
 }
 
@@ -221,6 +276,7 @@ static void on_news(void *ctx, enum mc_fs_news news)
 static bool setting(void *ctx, unsigned i, struct mc_fs_setting *ret)
 {
 	struct mount *m = ctx;
+	struct mc_store_stats st;
 	unsigned id = 0;
 	size_t len;
 
@@ -238,15 +294,15 @@ static bool setting(void *ctx, unsigned i, struct mc_fs_setting *ret)
 		mc_size_exact(m->kv.dram_bytes, ret->value);
 	if (id == MC_OPT_NVME && m->nvme_dir[0] != '\0') {
 		len = (size_t)snprintf(ret->value, sizeof(ret->value), "%s,", m->nvme_dir);
-		mc_size_exact(m->nvme_bytes + m->kv.nvme_bytes, ret->value + len);
+		mc_store_stats(m->store, &st);
+		mc_size_exact(st.nvme.capacity + m->kv.nvme_bytes, ret->value + len);
 	}
 	return true;
 }
 
 static int serve(struct mount *m, struct mc_err *err)
 {
-	unsigned stop_ms = (unsigned)mc_options_number(m->o, MC_OPT_STOP_TIMEOUT) * 1000;
-	const struct mc_fs_opts opts = {.mountpoint = m->mountpoint,
+	m->fs_opts = (struct mc_fs_opts){.mountpoint = m->mountpoint,
 		.store = m->store,
 		.catalogue = m->catalogue,
 		.remote = m->remote,
@@ -256,7 +312,7 @@ static int serve(struct mount *m, struct mc_err *err)
 			: NULL,
 		.no_passthrough = mc_options_flag(m->o, MC_OPT_NO_PASSTHROUGH),
 		.request_deadline_ms = (unsigned)mc_options_number(m->o, MC_OPT_DEADLINE) * 2000,
-		.stop_deadline_ms = stop_ms / 3,
+		.stop_deadline_ms = m->stop_s * 1000 / 3,
 		.metrics = mc_options_text(m->o, MC_OPT_METRICS),
 		.control_dir = m->run_dir,
 		.stop_fd = -1,
@@ -265,7 +321,7 @@ static int serve(struct mount *m, struct mc_err *err)
 		.setting = setting,
 		.ctx = m};
 
-	return mc_fs_run(&opts, err);
+	return mc_fs_run(&m->fs_opts, err);
 }
 
 /* The end of a stop that the remote or a disk holds up. */
@@ -277,7 +333,7 @@ static void on_alarm(int sig)
 
 static void close_all(struct mount *m)
 {
-	unsigned stop_s = (unsigned)mc_options_number(m->o, MC_OPT_STOP_TIMEOUT);
+	unsigned stop_s = m->stop_s;
 	int64_t kept;
 
 	signal(SIGALRM, on_alarm);
@@ -339,7 +395,8 @@ int mc_cmd_mount(const struct mc_options *o)
 {
 	struct mount m = {.o = o,
 		.daemon = {.pipe = -1},
-		.foreground = mc_options_flag(o, MC_OPT_FOREGROUND)};
+		.foreground = mc_options_flag(o, MC_OPT_FOREGROUND),
+		.stop_s = (unsigned)mc_options_number(o, MC_OPT_STOP_TIMEOUT)};
 	struct mc_err err = {0};
 	int r;
 

@@ -1,5 +1,6 @@
 """A mount under a service manager that this script plays: PROGRAM MOUNTPOINT CONFIG CHECK..., in this order."""
 import atexit
+import hashlib
 import json
 import os
 import signal
@@ -9,8 +10,11 @@ import sys
 import time
 
 program, mnt, config, *checks = sys.argv[1:]
+MIB = 1 << 20
 LIMIT_S = 60  # for what takes milliseconds on an idle machine
 TMP = os.path.dirname(config)
+with open(f"{TMP}/src/big", "rb") as source:
+    BIG = hashlib.sha256(source.read()).hexdigest()
 
 
 def equal(a, b, what):
@@ -98,21 +102,57 @@ def watchdog(s):
         s.told("WATCHDOG=1")
 
 
+def tier(name):
+    """Capacity and use of a tier's part for checkpoints."""
+    with open(f"{mnt}/.mooncake/status", encoding="utf-8") as f:
+        tiers = json.load(f)["tiers"]
+    t = next(t for t in tiers if (t["tier"], t["data"]) == (name, "checkpoints"))
+    return t["capacity_bytes"], t["used_bytes"]
+
+
 def reload(s):
     """SIGHUP applies what can change, and the log names what takes a new mount."""
-    write_config(**{"log-level": "warning", "dram": "128MiB"})
+    write_config(**{"log-level": "warning", "connections": 3})
     s.signal(signal.SIGHUP)
     lines = s.told("RELOADING=1")
     equal(lines[1].startswith("MONOTONIC_USEC="), True, "time of the reload")
     s.told("READY=1")
-    line = s.logged("event=setting-kept", "name=dram")
-    equal('value="64MiB" file="128MiB"' in line, True, line)
+    line = s.logged("event=setting-kept", "name=connections")
+    equal('value="2" file="3" text="takes a new mount"' in line, True, line)
     line = s.logged("event=setting-changed", "name=log-level")
     equal('value="warning" before="info"' in line, True, line)
     with open(f"{mnt}/.mooncake/config", encoding="utf-8") as f:
         shown = json.load(f)
-    equal((shown["log-level"]["value"], shown["dram"]["value"]), ("warning", "64MiB"), ".mooncake/config")
+    equal((shown["log-level"]["value"], shown["connections"]["value"]), ("warning", "2"), ".mooncake/config")
     reads()
+
+
+def reload_sizes(s):
+    """Tiers grow and shrink while they work: what no longer fits is evicted, and reads go on."""
+    equal((tier("dram")[0], tier("nvme")[0]), (96 * MIB, 64 * MIB), "capacities before")
+    write_config(**{"log-level": "info", "connections": None, "dram": "256MiB", "nvme": f"{TMP}/nvme,256MiB"})
+    s.signal(signal.SIGHUP)
+    s.logged("event=reload", "changed=3")
+    equal((tier("dram")[0], tier("nvme")[0]), (192 * MIB, 192 * MIB), "capacities after growing")
+    big = b""
+    for _ in range(2):
+        with open(f"{mnt}/checkpoints/o/m/big", "rb") as f:
+            big = f.read()
+    equal(hashlib.sha256(big).hexdigest(), BIG, "the big file")
+    equal(tier("dram")[1] >= len(big), True, "it is in DRAM")
+    write_config(**{"dram": "128MiB", "nvme": f"{TMP}/nvme,128MiB"})
+    s.signal(signal.SIGHUP)
+    s.logged("event=reload", "changed=2")
+    capacity, used = tier("dram")
+    equal((capacity, used <= capacity), (64 * MIB, True), "DRAM after shrinking")
+    capacity, used = tier("nvme")
+    equal((capacity, used <= capacity), (64 * MIB, True), "NVMe after shrinking")
+    with open(f"{mnt}/checkpoints/o/m/big", "rb") as f:
+        equal(hashlib.sha256(f.read()).hexdigest(), BIG, "the big file, afterwards")
+    write_config(dram="64MiB")
+    s.signal(signal.SIGHUP)
+    s.logged("event=setting-kept", "name=dram", "64 MiB have to be left")
+    equal(tier("dram")[0], 64 * MIB, "DRAM after a size that is too small")
 
 
 def reload_mistake(s):
@@ -127,11 +167,11 @@ def reload_mistake(s):
 
 def log_json(s):
     """The log's format can change to one JSON object a line."""
-    write_config(**{"log-level": "info", "log-format": "json", "dram": "64MiB"})
+    write_config(**{"log-level": "info", "log-format": "json", "dram": "128MiB"})
     s.signal(signal.SIGHUP)
     s.told("READY=1")
     record = json.loads(s.logged('"event":"reload"'))
-    equal((record["level"], record["changed"], record["kept"]), ("info", "2", "0"), "the line of the reload")
+    equal((record["level"], record["changed"], record["kept"]), ("info", "1", "0"), "the line of the reload")
 
 
 def dump(s):
