@@ -13,11 +13,21 @@ if [ ! -f "$build/build.ninja" ]; then
 	CC=clang meson setup "$build" "$here" -Dfuzz=true -Db_sanitize=address,undefined \
 		-Db_lundef=false -Dc_args=-fsanitize=fuzzer-no-link >/dev/null
 fi
-ninja -C "$build" tests/fuzz/fuzz-safetensors tests/fuzz/fuzz-manifest tests/fuzz/fuzz-control >/dev/null
+ninja -C "$build" tests/fuzz/fuzz-{safetensors,manifest,control,layout,weights} >/dev/null
 
-mkdir -p "$tmp/manifest" "$tmp/safetensors" "$tmp/control"
+mkdir -p "$tmp"/{manifest,safetensors,control,layout,weights}
 echo '{"command":"warm","tier":"nvme","paths":["kv/a","checkpoints/o/m@v/f"],"bytes_per_second":1}' >"$tmp/control/warm"
 cp "$here/tests/golden/manifest-v1.json" "$tmp/manifest/golden"
+cp "$here/tests/golden/mooncake-stored.json" "$here/tests/golden/mooncake-placement.json" "$tmp/weights/"
+cat >"$tmp/layout/small" <<'EOF'
+{"format":"reshard-layout","version":1,"name":"x","mesh":{"axes":[["pp",2],["tp",2]],"derived":{"ep":{"from":["tp"],
+"mod":2}}},"params":{"nh":"config:num_attention_heads"},"layers":{"count":"config:num_hidden_layers","split":"vllm",
+"first":["model.embed_tokens.weight"],"last":["lm_head.weight"]},"rules":[{"match":"{lm_head,model.embed_tokens}.weight",
+"split":[{"axis":"tp","dim":0,"pad":64}]},{"match":"**.q","split":[{"axis":"tp","dim":0,"units":"nh"}]},{"match":
+"**.experts.*.w","replicate":true,"own":[{"axis":"ep","index":2,"count":2}]},{"match":"**.w_scale_inv","follow":{"strip":
+"_scale_inv","block":[128,128]}},{"match":"**","replicate":true}],"const":[{"name":"{1}.one","dtype":"F32","shape":[2],
+"value":1,"each":"**.q"}],"emit":{"style":"hf","stack":[{"name":"{1}.w13","from":"**.experts.*.w","index":2}]}}
+EOF
 python3 - "$tmp/safetensors/small" <<'EOF'
 import json, struct, sys
 head = json.dumps({"__metadata__": {"format": "pt"},
@@ -26,7 +36,7 @@ head = json.dumps({"__metadata__": {"format": "pt"},
 open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + bytes(19))
 EOF
 
-for name in safetensors manifest control; do
+for name in safetensors manifest control layout weights; do
 	dict=()
 	[ -f "$here/tests/fuzz/$name.dict" ] && dict=("-dict=$here/tests/fuzz/$name.dict")
 	if ! "$build/tests/fuzz/fuzz-$name" "${dict[@]}" -max_total_time="$seconds" -max_len=8192 \
