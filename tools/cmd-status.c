@@ -22,8 +22,10 @@ static uint64_t number(const json_t *obj, const char *key)
 	return (uint64_t)json_integer_value(json_object_get(obj, key));
 }
 
-static void print_tiers(const json_t *tiers)
+/* Whether there is an NVMe tier. */
+static bool print_tiers(const json_t *tiers)
 {
+	bool has_nvme = false;
 	char used[MC_SIZE_TEXT], capacity[MC_SIZE_TEXT];
 	const json_t *t;
 	size_t i;
@@ -34,7 +36,9 @@ static void print_tiers(const json_t *tiers)
 		mc_size_format(number(t, "capacity_bytes"), capacity);
 		printf("tier         %s, %s: %s of %s\n", text(json_object_get(t, "tier")),
 			text(json_object_get(t, "data")), used, capacity);
+		has_nvme = has_nvme || strcmp(text(json_object_get(t, "tier")), "nvme") == 0;
 	}
+	return has_nvme;
 }
 
 static void print_remotes(const json_t *remotes)
@@ -47,7 +51,8 @@ static void print_remotes(const json_t *remotes)
 		json_is_true(json_object_get(r, "reachable")) ? "reachable" : "not reachable");
 }
 
-static void print_modes(const json_t *modes)
+/* What could be better; of a tier that is not there nothing could. */
+static void print_modes(const json_t *modes, bool has_nvme)
 {
 	const json_t *mode;
 	const char *name;
@@ -56,7 +61,7 @@ static void print_modes(const json_t *modes)
 	{
 		const json_t *on = json_object_get(mode, "on");
 
-		if (json_is_false(on))
+		if (json_is_false(on) && (has_nvme || strncmp(name, "nvme_", 5) != 0))
 			printf("without      %s: %s\n", name, text(json_object_get(mode, "why")));
 	}
 }
@@ -66,6 +71,7 @@ static void print_status(const json_t *s)
 	const json_t *reason, *degraded = json_object_get(s, "degraded");
 	const json_t *kv = json_object_get(s, "kv");
 	char dirty[MC_SIZE_TEXT];
+	bool has_nvme;
 	size_t i;
 
 	printf("mount        %s, process %" JSON_INTEGER_FORMAT ", since %s\n",
@@ -74,9 +80,9 @@ static void print_status(const json_t *s)
 	if (json_array_size(degraded) == 0)
 		printf("state        as it should be\n");
 	json_array_foreach(degraded, i, reason) printf("degraded     %s\n", text(reason));
-	print_tiers(json_object_get(s, "tiers"));
+	has_nvme = print_tiers(json_object_get(s, "tiers"));
 	print_remotes(json_object_get(s, "remotes"));
-	print_modes(json_object_get(s, "modes"));
+	print_modes(json_object_get(s, "modes"), has_nvme);
 	if (kv != NULL) {
 		mc_size_format(number(s, "dirty_bytes"), dirty);
 		printf("kv           %" PRIu64 " objects, %s not on a lasting tier yet\n",
