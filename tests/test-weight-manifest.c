@@ -1,4 +1,5 @@
-/* Mooncake's manifests: golden digests, ids and regions, made by running Mooncake's own package. */
+/* Mooncake's manifests: golden digests, ids and regions, made by running Mooncake's own package on
+ * tests/golden/mooncake-*.json. */
 #include "manifest/plan-json.h"
 #include "manifest/weight-canon.h"
 #include "manifest/weight-manifest.h"
@@ -8,51 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char stored_text[] =
-	"{\"created_at\":\"2026-08-01T00:00:00Z\",\"fragments\":[{\"aliases\":[],\"fragme"
-	"nt_id\":\"f0\",\"global_offset\":[0,0],\"local_shape\":[2,6],\"nbytes\":24,\"obj"
-	"ect_key\":\"weights/default/qwen3.5-0.8b/step-42/payload/0\",\"object_offset\":0"
-	",\"tensor_id\":\"model.layers.0.mlp.up_proj.weight\"},{\"aliases\":[],\"fragment"
-	"_id\":\"f1\",\"global_offset\":[2,0],\"local_shape\":[2,6],\"nbytes\":24,\"objec"
-	"t_key\":\"weights/default/qwen3.5-0.8b/step-42/payload/1\",\"object_offset\":0,\""
-	"tensor_id\":\"model.layers.0.mlp.up_proj.weight\"}],\"group_id\":\"weights/defau"
-	"lt/qwen3.5-0.8b/step-42\",\"manifest_key\":\"weights/default/qwen3.5-0.8b/step-4"
-	"2/manifest\",\"namespace\":\"default\",\"resource_id\":\"qwen3.5-0.8b\",\"resour"
-	"ce_kind\":\"model_weight\",\"revision\":\"step-42\",\"tensors\":[{\"dtype\":\"bf"
-	"loat16\",\"expert_id\":null,\"global_shape\":[4,6],\"itemsize\":2,\"layer_id\":0"
-	",\"layout_fingerprint\":\"sglang:qwen3.5:bf16:v1\",\"parallel_axes\":[{\"dim\":0"
-	",\"kind\":\"tp\",\"semantics\":\"split\"}],\"shard_dims\":[0],\"tensor_id\":\"mo"
-	"del.layers.0.mlp.up_proj.weight\"}],\"weight_generation\":42}";
-
-static const char placement_text[] =
-	"{\"parts\":[{\"fragments\":[{\"aliases\":[],\"global_offset\":[0,0],\"local_shap"
-	"e\":[4,2],\"nbytes\":16,\"placement_fragment_id\":\"sha256:2db094d852573c2f5645c"
-	"6f1d2a9a6c2a01d9d449ed0c2e5346f819596ff3036\",\"rank\":{\"dp\":0,\"ep\":0,\"pp\""
-	":0,\"tp\":0},\"tensor_id\":\"model.layers.0.mlp.up_proj.weight\"}],\"participant"
-	"_id\":\"worker-0\",\"rank\":{\"dp\":0,\"ep\":0,\"pp\":0,\"tp\":0}},{\"fragments\""
-	":[{\"aliases\":[],\"global_offset\":[0,2],\"local_shape\":[4,2],\"nbytes\":16,\""
-	"placement_fragment_id\":\"sha256:24b4de5ea97b596588a10ca07a1beca94615ab79f00c2c5"
-	"0dd9a607f85799b30\",\"rank\":{\"dp\":0,\"ep\":0,\"pp\":0,\"tp\":1},\"tensor_id\""
-	":\"model.layers.0.mlp.up_proj.weight\"}],\"participant_id\":\"worker-1\",\"rank\""
-	":{\"dp\":0,\"ep\":0,\"pp\":0,\"tp\":1}},{\"fragments\":[{\"aliases\":[],\"global"
-	"_offset\":[0,4],\"local_shape\":[4,2],\"nbytes\":16,\"placement_fragment_id\":\""
-	"sha256:59db6c72bf953741301eaa1339b85ce71395de21fca3213e5ea08a465a99f1d8\",\"rank"
-	"\":{\"dp\":0,\"ep\":0,\"pp\":0,\"tp\":2},\"tensor_id\":\"model.layers.0.mlp.up_p"
-	"roj.weight\"}],\"participant_id\":\"worker-2\",\"rank\":{\"dp\":0,\"ep\":0,\"pp\""
-	":0,\"tp\":2}}],\"placement_id\":\"sha256:a3a889ad63c75f0930ed62e89b91340cc31c817"
-	"0ebf0e61ef48589caa8f81268\",\"placement_set_id\":\"set-0\",\"resource_id\":\"qwe"
-	"n3.5-0.8b\",\"resource_kind\":\"model_weight\",\"revision\":\"step-42\",\"tensor"
-	"s\":[{\"dtype\":\"bfloat16\",\"expert_id\":null,\"global_shape\":[4,6],\"itemsiz"
-	"e\":2,\"layer_id\":0,\"layout_fingerprint\":\"sglang:qwen3.5:bf16:v1\",\"paralle"
-	"l_axes\":[{\"dim\":1,\"kind\":\"tp\",\"semantics\":\"split\"}],\"shard_dims\":[1"
-	"],\"tensor_id\":\"model.layers.0.mlp.up_proj.weight\"}],\"topology\":{\"dp_size\""
-	":1,\"ep_size\":1,\"participants\":[{\"participant_id\":\"worker-0\",\"rank\":{\""
-	"dp\":0,\"ep\":0,\"pp\":0,\"tp\":0}},{\"participant_id\":\"worker-1\",\"rank\":{\""
-	"dp\":0,\"ep\":0,\"pp\":0,\"tp\":1}},{\"participant_id\":\"worker-2\",\"rank\":{\""
-	"dp\":0,\"ep\":0,\"pp\":0,\"tp\":2}}],\"pp_size\":1,\"topology_id\":\"sha256:7849"
-	"a6380a02b286947b749e8f46ad318374f474238eaf05c1898edf91563181\",\"tp_size\":3},\""
-	"weight_generation\":42}";
-
 #define STORED_DIGEST "8463cfe3710dee9881cde0c534bf90442fa9704925e4e088368e0943fd48c171"
 #define PLACEMENT_DIGEST "bfe3b491f63321c23c862b01ae06411d7d9cd1a1fed5c736b4fc9359de0b23b6"
 #define PLACEMENT_ID "sha256:a3a889ad63c75f0930ed62e89b91340cc31c8170ebf0e61ef48589caa8f81268"
@@ -60,6 +16,28 @@ static const char placement_text[] =
 #define TP0 "sha256:2db094d852573c2f5645c6f1d2a9a6c2a01d9d449ed0c2e5346f819596ff3036"
 #define TP1 "sha256:24b4de5ea97b596588a10ca07a1beca94615ab79f00c2c50dd9a607f85799b30"
 #define TP2 "sha256:59db6c72bf953741301eaa1339b85ce71395de21fca3213e5ea08a465a99f1d8"
+
+/* MC_GOLDEN: the folder. */
+static char stored_text[4096], placement_text[8192];
+
+static void load(const char *name, char *out, size_t size)
+{
+	char path[4096];
+	FILE *f;
+
+	snprintf(path, sizeof(path), MC_GOLDEN "/%s", name);
+	f = fopen(path, "r");
+	if (f == NULL || fread(out, 1, size - 1, f) == 0)
+		abort();
+	fclose(f);
+}
+
+/* Before any test, once. */
+__attribute__((constructor)) static void load_all(void)
+{
+	load("mooncake-stored.json", stored_text, sizeof(stored_text));
+	load("mooncake-placement.json", placement_text, sizeof(placement_text));
+}
 
 static struct mc_weight_manifest *parse(const char *text)
 {
