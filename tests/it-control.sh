@@ -44,6 +44,8 @@ run 0 stats "$mnt"
 says 'blocks from the remote'
 run 0 stats --json "$mnt"
 [ "$(value checkpoints_fetched_blocks)" = 0 ] || fail "blocks: $(value checkpoints_fetched_blocks)"
+"$mooncakefs" stats --watch --json "$mnt" | head -n 1 >"$MC_TMP/out"
+[ "$(value requests_waiting)" = 0 ] || fail 'stats --watch'
 run 0 config show "$mnt" --json
 grep -qF '"key":"dram","value":"128MiB","origin":"command line"' "$MC_TMP/out" || fail 'config show'
 
