@@ -45,6 +45,7 @@ class Profile(unittest.TestCase):
         self.assertIn("lm_head.weight", p["tensors"])
         self.assertNotIn("model.embed_tokens.weight", p["tensors"])
         self.assertNotIn("model.first_row", p["tensors"])
+        self.assertNotIn("model.nothing", p["tensors"])
 
     def test_ranks_that_differ_are_refused_and_only_the_first_writes(self):
         ranks = {"WORLD_SIZE": "2", "RANK": "0"}
@@ -53,6 +54,10 @@ class Profile(unittest.TestCase):
         self.assertEqual(self.run_script("vllm", env=dict(ranks, RANK="1")), "")
         said = self.run_script("vllm", env=dict(ranks, OTHER_DTYPE="F32"), code=1)
         self.assertIn("lm_head.weight is {'dtype': 'F32'", said)
+
+    def test_an_engine_without_the_names_is_told(self):
+        os.unlink(f"{self.packages}/vllm/model_executor/model_loader/utils.py")
+        self.assertIn("the engine has none of vllm.model_executor", self.run_script("vllm", code=1))
 
     def test_other_engines_and_functions_of_ones_own(self):
         p = self.run_script("transformers")

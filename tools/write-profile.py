@@ -28,6 +28,25 @@ DTYPES = {"bool": "BOOL", "uint8": "U8", "int8": "I8", "float8_e5m2": "F8_E5M2",
           "uint64": "U64"}
 
 
+def first_of(*places):
+    """The first MODULE:NAME there is: names move between an engine's versions."""
+    for place in places:
+        module, name = place.split(":")
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError):
+            continue
+    return sys.exit(f"write-profile.py: the engine has none of {', '.join(places)}; write a function of your own")
+
+
+def ranks():
+    """(rank, how many, rank on this machine) as torchrun says; alone without it."""
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
+    for name, value in alone.items():
+        os.environ.setdefault(name, value)
+    return tuple(int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+
+
 def build_transformers(model):
     """Hugging Face's own class of the model, whole."""
     import torch
@@ -43,13 +62,16 @@ def build_vllm(model):
     from vllm.config import set_current_vllm_config
     from vllm.distributed import init_distributed_environment, initialize_model_parallel
     from vllm.engine.arg_utils import EngineArgs
-    from vllm.model_executor.model_loader.utils import initialize_model, set_default_torch_dtype
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    config = EngineArgs(model=model, tensor_parallel_size=ranks, enforce_eager=True).create_engine_config()
+    initialize_model = first_of("vllm.model_executor.model_loader.utils:initialize_model",
+                                "vllm.model_executor.model_loader.loader:_initialize_model")
+    default_dtype = first_of("vllm.utils.torch_utils:set_default_torch_dtype",
+                             "vllm.model_executor.model_loader.utils:set_default_torch_dtype")
+    rank, count, local = ranks()
+    config = EngineArgs(model=model, tensor_parallel_size=count, enforce_eager=True).create_engine_config()
     with set_current_vllm_config(config):
-        init_distributed_environment(backend="gloo")
-        initialize_model_parallel(ranks)
-        with set_default_torch_dtype(config.model_config.dtype), torch.device("meta"):
+        init_distributed_environment(count, rank, "env://", local, "gloo")
+        initialize_model_parallel(count)
+        with default_dtype(config.model_config.dtype), torch.device("meta"):
             return initialize_model(config)
 
 
@@ -59,15 +81,14 @@ def build_sglang(model):
     from sglang.srt.configs.load_config import LoadConfig
     from sglang.srt.configs.model_config import ModelConfig
     from sglang.srt.distributed import init_distributed_environment, initialize_model_parallel
-    from sglang.srt.model_loader.loader import _initialize_model
-    from sglang.srt.model_loader.utils import set_default_torch_dtype
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    rank = int(os.environ.get("RANK", "0"))
+    initialize_model = first_of("sglang.srt.model_loader.loader:_initialize_model")
+    default_dtype = first_of("sglang.srt.model_loader.utils:set_default_torch_dtype")
+    rank, count, local = ranks()
     config = ModelConfig(model)
-    init_distributed_environment(ranks, rank, "env://", rank, backend="gloo")
-    initialize_model_parallel(ranks)
-    with set_default_torch_dtype(config.dtype), torch.device("meta"):
-        return _initialize_model(config, LoadConfig())
+    init_distributed_environment(count, rank, "env://", local, "gloo")
+    initialize_model_parallel(count)
+    with default_dtype(config.dtype), torch.device("meta"):
+        return initialize_model(config, LoadConfig())
 
 
 ENGINES = {"vllm": build_vllm, "sglang": build_sglang, "transformers": build_transformers}
@@ -98,7 +119,7 @@ def is_hidden(name, tensor, others):
     storage, begin, end = extent(tensor)
     for other, o in others:
         place, b, e = extent(o)
-        if other == name or place != storage or b > begin or e < end or begin == end:
+        if other == name or place != storage or not o.is_contiguous() or b > begin or e < end:
             continue
         if (b, e) != (begin, end) or not tensor.is_contiguous() or other < name:
             return True
@@ -106,7 +127,9 @@ def is_hidden(name, tensor, others):
 
 
 def tensors_of(state):
-    """{name: {dtype, shape}} of a state dict, without names for what is there already."""
+    """{name: {dtype, shape}} of a state dict, without names for what is there already, and without what is
+    empty."""
+    state = {name: tensor for name, tensor in state.items() if tensor.numel() > 0}
     sharing = {}
     for name, tensor in state.items():
         sharing.setdefault(extent(tensor)[0], []).append((name, tensor))

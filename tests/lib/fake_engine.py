@@ -77,6 +77,7 @@ class Model:
         s["model.norm.weight"] = torch.empty((hidden,), kind)
         s["lm_head.weight"] = s["model.embed_tokens.weight"] if c["tie_word_embeddings"] else \\
             torch.empty((rows, hidden), kind)
+        s["model.nothing"] = torch.empty((0, hidden), kind)
         # A view of the embedding's first row is not saved beside it.
         s["model.first_row"] = torch.empty((hidden,), kind, s["lm_head.weight"])
 
@@ -92,7 +93,8 @@ VLLM = {
     "vllm/__init__.py": '__version__ = "0.8-fake"\n',
     "vllm/model.py": MODEL,
     "vllm/config.py": "import contextlib\nset_current_vllm_config = contextlib.nullcontext\n",
-    "vllm/distributed.py": "def init_distributed_environment(backend):\n    assert backend == 'gloo'\n"
+    "vllm/distributed.py": "def init_distributed_environment(count, rank, method, local, backend):\n"
+                           "    assert 0 <= rank < count and (method, backend) == ('env://', 'gloo')\n"
                            "def initialize_model_parallel(ranks):\n    pass\n",
     "vllm/engine/__init__.py": "",
     "vllm/engine/arg_utils.py": """

@@ -161,6 +161,8 @@ def random_plans(rng=RNG, count=60):
                 have = {x for j, v in held[t].items() if at[j] == node for x in v}
                 expected += len({x for j, v in wanted[t].items() if at[j] == node for x in v} - have)
         execute(p, held, wanted)
+        for x in (x for c in p["classes"] for x in c["links"]):
+            assert (at[x["src"]] == at[x["dst"]]) == (x["kind"] != "move"), (x, at)
         assert p["moved_bytes"] == expected, (p["moved_bytes"], expected, sides, more)
         check_binding(p)
     print(f"{count} random plans move what is missing and no more")
