@@ -215,6 +215,45 @@ START_TEST(readers_of_a_large_version_keep_it_when_it_is_replaced_renamed_over_o
 }
 END_TEST
 
+/* On the remote alone: its copy stays there until the reader is done, unless somebody waits for the
+ * new one to get there. */
+START_TEST(readers_of_a_large_version_on_the_remote_keep_it_when_it_is_replaced)
+{
+	struct mc_kv_object *reader;
+	struct kv_fixture x;
+	struct mc_kv_attr a;
+	bool same;
+
+	for (int haste = 0; haste < 2; haste++) {
+		kv_fixture_paths(&x, 512 * MIB); /* no want of memory */
+		kv_fixture_remote(&x);
+		kv_fixture_start(&x);
+		put_durable(x.kv, "a", 12 * MIB, 1);
+		ck_assert_int_eq(mc_kv_evict(x.kv, "a"), 0);
+		ck_assert_int_eq(kv_open_object(x.kv, "a", &reader), 0);
+		ck_assert_int_eq(kv_put(x.kv, "a", 12 * MIB, 2, 0), 0);
+		put_durable(x.kv, "b", 1000, 3); /* flushed after it, were it not held */
+		ck_assert_uint_eq(attr_of(x.kv, "a").remotes, 0);
+		ck_assert_int_eq(kv_check_object(reader, 12 * MIB, 1, &same), 0);
+		ck_assert_int_eq(same, true);
+		if (haste) {
+			ck_assert_int_eq(mc_kv_sync(x.kv, "a"), 0);
+			ck_assert_int_eq(kv_check_object(reader, 12 * MIB, 1, &same), -EIO);
+		}
+		mc_kv_object_put(reader);
+		while (attr_of(x.kv, "a").remotes == 0)
+			sched_yield();
+		ck_assert_int_eq(mc_kv_close(x.kv, 20000), 0);
+		x.kv = NULL;
+		kv_fixture_forget_dram(&x);
+		kv_fixture_start(&x);
+		ck_assert_int_eq(kv_ask(x.kv, "a", &a), 0);
+		kv_expect(x.kv, "a", 12 * MIB, 2);
+		kv_fixture_close(&x);
+	}
+}
+END_TEST
+
 START_TEST(a_new_mtime_of_a_flushed_object_survives_and_writes_no_data)
 {
 	static const char *const keys[] = {"dram", "cold", "image"};
@@ -250,4 +289,5 @@ SUITE_MAIN("kv-version", a_durable_version_outlives_what_replaced_it_and_was_los
 	a_rename_of_what_replaced_a_durable_version_is_durable_first,
 	the_remotes_only_copy_outlives_what_replaced_it_and_was_lost,
 	readers_of_a_large_version_keep_it_when_it_is_replaced_renamed_over_or_removed,
+	readers_of_a_large_version_on_the_remote_keep_it_when_it_is_replaced,
 	a_new_mtime_of_a_flushed_object_survives_and_writes_no_data)

@@ -120,7 +120,7 @@ static int give_up_locked(struct mc_kv *kv, const char *key, struct kv_object *o
 		mc_mutex_lock(&kv->lock);
 		kv_settle_locked(kv, obj); /* it may have been asked for meanwhile */
 	}
-	kv_parted_locked(kv, &p);
+	kv_parted_locked(kv, key, &p);
 	leave_locked(kv, obj);
 	return r;
 }

@@ -185,6 +185,17 @@ static bool may_copy_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 		!kv->recovering;
 }
 
+/* Whether an older version of its key is read from the remote, and nobody waits for this one. */
+static bool held_locked(struct mc_kv *kv, const struct kv_object *obj) MC_REQUIRES(kv->lock)
+{
+	char key[KV_KEY_MAX + 1];
+
+	if (kv->n_held_deletes == 0 || kv->opts.ack == MC_KV_ACK_REMOTE)
+		return false;
+	kv_key_of(obj, key);
+	return kv_delete_held_locked(kv, key);
+}
+
 /* The next object whose replica is due. */
 static struct copy *take_due_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 {
@@ -195,7 +206,8 @@ static struct copy *take_due_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 	for (struct kv_res *r = kv->replica_list.next; r != &kv->replica_list; r = r->next) {
 		if (kv->opts.ack != MC_KV_ACK_REMOTE && now - r->dirty_ns < REPLICA_NS)
 			return NULL; /* the list is by time, nearly */
-		if (r->obj->state == MC_KV_CLEAN && !kv_gate_closed_locked(kv, r->obj))
+		if (r->obj->state == MC_KV_CLEAN && !kv_gate_closed_locked(kv, r->obj) &&
+			!held_locked(kv, r->obj))
 			return begin_locked(kv, r->obj);
 	}
 	return NULL;
@@ -233,7 +245,8 @@ static struct copy *take_cold_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 			o = o->next) {
 			if (o->loc.segment == 0 || o->remotes > 0 || o->state != MC_KV_CLEAN ||
 				(o->flags & (KV_PINNED | KV_BUSY)) != 0 ||
-				(o->res != NULL && !o->res->ready) || kv_gate_closed_locked(kv, o))
+				(o->res != NULL && !o->res->ready) ||
+				kv_gate_closed_locked(kv, o) || held_locked(kv, o))
 				continue;
 			if (o->warm == 0)
 				return begin_locked(kv, o);

@@ -30,6 +30,7 @@ struct kv_delete {
 	uint8_t version[16];
 	bool running; /* being removed, or claimed by a put */
 	bool waiting; /* until the version that replaced it is durable */
+	bool held;    /* somebody reads the remote's copy: it stays, and is not replaced in haste */
 	char key[];
 };
 
@@ -92,6 +93,7 @@ static void remove_locked(struct mc_kv *kv, struct kv_delete *gone) MC_REQUIRES(
 	while (*at != gone)
 		at = &(*at)->next;
 	*at = gone->next;
+	kv->n_held_deletes -= gone->held;
 	free(gone);
 }
 
@@ -412,7 +414,7 @@ static void delete_job(void *ctx)
 
 	mc_mutex_lock(&kv->lock);
 	while (r == 0 && !kv->closing) {
-		for (d = kv->deletes; d != NULL && (d->running || d->waiting);)
+		for (d = kv->deletes; d != NULL && (d->running || d->waiting || d->held);)
 			d = d->next;
 		if (d == NULL)
 			break;
@@ -451,6 +453,37 @@ void kv_deletes_tick(struct mc_kv *kv)
 		kv->deleting = false;
 		mc_mutex_unlock(&kv->lock);
 	}
+}
+
+void kv_delete_hold_locked(struct mc_kv *kv, const char *key, struct kv_object *obj)
+{
+	struct kv_delete *d = find_locked(kv, key, obj->version);
+
+	if (d == NULL || d->held)
+		return;
+	d->held = true;
+	kv->n_held_deletes++;
+	obj->flags |= KV_HELD_REMOTE;
+}
+
+void kv_delete_unhold(struct mc_kv *kv, const uint8_t version[16])
+{
+	mc_mutex_lock(&kv->lock);
+	for (struct kv_delete *d = kv->deletes; d != NULL; d = d->next)
+		if (d->held && memcmp(d->version, version, sizeof(d->version)) == 0) {
+			d->held = false;
+			kv->n_held_deletes--;
+		}
+	mc_cond_signal(&kv->wake);
+	mc_cond_signal(&kv->flush);
+	mc_mutex_unlock(&kv->lock);
+}
+
+bool kv_delete_held_locked(struct mc_kv *kv, const char *key)
+{
+	const struct kv_delete *d = kv->n_held_deletes > 0 ? find_locked(kv, key, NULL) : NULL;
+
+	return d != NULL && d->held;
 }
 
 struct kv_delete *kv_delete_claim(struct mc_kv *kv, const char *key)

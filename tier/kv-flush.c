@@ -86,6 +86,7 @@ static void landed_locked(struct mc_kv *kv, struct flight *f, const struct mc_kv
 		obj->remotes = 1;
 	if (loc != NULL || !f->still_shadows)
 		obj->flags &= (uint8_t)~KV_SHADOWS;
+	obj->flags &= (uint8_t)~KV_WANTED;
 	obj->state = MC_KV_CLEAN;
 	kv->dirty -= obj->size;
 	atomic_fetch_add(&kv->flushed, obj->size);
@@ -157,11 +158,24 @@ static void remote_job(void *ctx)
 	land(f, r, NULL);
 }
 
+static bool time_enough_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	return kv->room == NULL && !kv->closing && !kv->leaving &&
+		kv->dirty < kv->opts.dirty_bound / 4;
+}
+
 /* Whether flushes wait until an object has rested: not when memory or somebody waits for them. */
 static bool rests_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 {
-	return kv->hurry == 0 && kv->room == NULL && !kv->closing &&
-		kv->dirty < kv->opts.dirty_bound / 4;
+	return kv->hurry == 0 && time_enough_locked(kv);
+}
+
+/* The copy on the remote that it would replace is being read. */
+static bool waits_for_readers_locked(struct mc_kv *kv, const struct kv_object *obj, const char *key)
+	MC_REQUIRES(kv->lock)
+{
+	return kv_delete_held_locked(kv, key) && (obj->flags & KV_WANTED) == 0 &&
+		time_enough_locked(kv);
 }
 
 /* The oldest dirty object that may go now, taken into a flight. NULL: none, or no memory. */
@@ -180,6 +194,8 @@ static struct flight *take_locked(struct mc_kv *kv, bool remote) MC_REQUIRES(kv-
 		if (kv_gate_closed_locked(kv, obj))
 			continue;
 		len = kv_key_of(obj, key);
+		if (remote && waits_for_readers_locked(kv, obj, key))
+			continue;
 		f = malloc(sizeof(*f) + len + 1);
 		if (f == NULL)
 			return NULL;
@@ -306,6 +322,7 @@ int kv_wait_safe(struct mc_kv *kv, struct kv_object *obj, bool remote)
 	kv->hurry++;
 	failures = kv->failures;
 	mc_cond_signal(&kv->flush);
+	kv_now(obj)->flags |= KV_WANTED;
 	while (r == 0 && !safe_locked(kv, kv_now(obj), remote)) {
 		if (kv->stopping)
 			r = -ESHUTDOWN;

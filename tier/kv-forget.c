@@ -67,8 +67,12 @@ void kv_part(struct mc_kv *kv, const char *key, struct kv_object *obj, struct kv
 	hold(kv, obj, ret);
 }
 
-void kv_parted_locked(struct mc_kv *kv, struct kv_parting *p)
+void kv_parted_locked(struct mc_kv *kv, const char *key, struct kv_parting *p)
 {
+	const struct kv_object *obj = p->obj;
+
+	if (obj != NULL && obj->refs > 1 && obj->res == NULL && obj->loc.segment == 0)
+		kv_delete_hold_locked(kv, key, p->obj);
 	if (p->held.segment == 0)
 		return;
 	/* Wherever the record went since, the version is read from where it is held. */
@@ -89,6 +93,8 @@ void kv_release_place(struct mc_kv *kv, const struct kv_object *obj)
 
 	if ((obj->flags & KV_HELD) != 0)
 		mc_kv_log_release(kv->log, obj->version, &loc);
+	if ((obj->flags & KV_HELD_REMOTE) != 0)
+		kv_delete_unhold(kv, obj->version);
 }
 
 int kv_forget(struct mc_kv *kv, const char *key, const struct kv_object *obj)

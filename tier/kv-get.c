@@ -3,6 +3,7 @@
  * (kv-promote.c) or read by range (kv-range.c).
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -30,6 +31,7 @@ void kv_get_step(struct mc_kv *kv, struct kv_wait *w)
 {
 	struct mc_kv_object *h = NULL;
 	struct kv_object *obj;
+	bool from_remote = false;
 	int r = 0;
 
 	mc_mutex_lock(&kv->lock);
@@ -43,7 +45,8 @@ void kv_get_step(struct mc_kv *kv, struct kv_wait *w)
 		kv_get_handle_locked(w, obj);
 		h = steal_ptr(w->handle);
 	} else if (obj->res == NULL && obj->size > KV_WHOLE) {
-		atomic_fetch_add(obj->loc.segment != 0 ? &kv->hits_nvme : &kv->hits_remote, 1);
+		from_remote = obj->loc.segment == 0;
+		atomic_fetch_add(from_remote ? &kv->hits_remote : &kv->hits_nvme, 1);
 		kv_get_handle_locked(w, obj);
 		h = steal_ptr(w->handle);
 	} else if (obj->res != NULL) { /* on its way here, or out */
@@ -56,6 +59,8 @@ void kv_get_step(struct mc_kv *kv, struct kv_wait *w)
 		return;
 	if (r == -ENOENT)
 		atomic_fetch_add(&kv->misses, 1);
+	if (from_remote && kv_remote_path(w->key, h->path) < 0)
+		h->path[0] = '\0';
 	if (r < 0 || h != NULL)
 		kv_wait_end(w, r, h);
 	else

@@ -32,6 +32,7 @@
 #define KV_SMALL UINT64_C(65536)     /* from here on an object has a file of its own */
 #define KV_WHOLE (UINT64_C(8) << 20) /* up to here an object is promoted whole */
 #define KV_GATES 256
+#define KV_REMOTE_PATH 80 /* bytes of a path on the remote */
 #define KV_BYPASS 10 /* × retry_ns: NVMe is left out after a failure where there is a remote */
 #define KV_STALL 20  /* × retry_ns: NVMe has failed if no flush ended for so long */
 
@@ -46,6 +47,8 @@ enum {
 	KV_SHADOWS =
 		16,   /* an older version of the key lies below: this one is to be durable first */
 	KV_HELD = 32, /* loc is held in the log for those who have the version open */
+	KV_HELD_REMOTE = 64, /* likewise its copy on the remote, see kv-delete.c */
+	KV_WANTED = 128,     /* somebody waits until it is durable */
 };
 
 /* struct mc_kv_loc in 12 bytes: a segment is shorter than 4 GiB, an image has no offset. */
@@ -119,8 +122,9 @@ struct kv_file {
 /* A handle. */
 struct mc_kv_object {
 	struct mc_kv *kv;
-	struct kv_object *obj; /* a reference; see kv_now */
-	struct kv_block *last; /* the block read by range last, a reference */
+	struct kv_object *obj;     /* a reference; see kv_now */
+	struct kv_block *last;     /* the block read by range last, a reference */
+	char path[KV_REMOTE_PATH]; /* of its copy there, if it was opened from the remote alone */
 };
 
 /* A verified block of an object that is not in DRAM. */
@@ -233,6 +237,7 @@ struct mc_kv {
 	struct kv_ask *waiting MC_GUARDED_BY(lock);
 	bool asks_late MC_GUARDED_BY(lock); /* one was not answered in time, and none since */
 	struct kv_delete *deletes MC_GUARDED_BY(lock);
+	uint64_t n_held_deletes MC_GUARDED_BY(lock);
 	bool deleting MC_GUARDED_BY(lock);
 	uint64_t delete_retry_ns MC_GUARDED_BY(lock);
 	int deletes_fd;                                   /* -1 = none */
@@ -391,7 +396,8 @@ struct kv_parting {
  * and part_end in every case. */
 void kv_part(struct mc_kv *kv, const char *key, struct kv_object *obj, struct kv_parting *ret)
 	MC_EXCLUDES(kv->lock);
-void kv_parted_locked(struct mc_kv *kv, struct kv_parting *p) MC_REQUIRES(kv->lock);
+void kv_parted_locked(struct mc_kv *kv, const char *key, struct kv_parting *p)
+	MC_REQUIRES(kv->lock);
 void kv_part_end(struct mc_kv *kv, const struct kv_parting *p) MC_EXCLUDES(kv->lock);
 /* The last reference is gone. */
 void kv_release_place(struct mc_kv *kv, const struct kv_object *obj) MC_EXCLUDES(kv->lock);

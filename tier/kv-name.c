@@ -108,7 +108,7 @@ static int unlink_locked(struct mc_kv *kv, const char *key, struct kv_object *ob
 		return r;
 	kv_settle_locked(kv, obj); /* it may have been asked for meanwhile */
 	kv_index_remove(obj);
-	kv_parted_locked(kv, p);
+	kv_parted_locked(kv, key, p);
 	kv_unlist_locked(kv, obj);
 	kv_object_drop_locked(kv, obj);
 	return r;

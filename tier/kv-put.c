@@ -289,7 +289,7 @@ static int publish(struct mc_kv *kv, const char *key, struct kv_object *obj, uns
 			p.obj->refs++;
 		r = insert_locked(kv, key, obj);
 		if (r == 0)
-			kv_parted_locked(kv, &p);
+			kv_parted_locked(kv, key, &p);
 		if (p.obj != NULL)
 			kv_object_drop_locked(kv, p.obj);
 	}

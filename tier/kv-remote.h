@@ -49,6 +49,12 @@ int kv_delete_ripe(struct mc_kv *kv, const char *key, bool sync) MC_EXCLUDES(kv-
 /* After recovery: what waits for a version that was lost is forgotten, what waits for one that is
  * there may go. */
 void kv_deletes_settle_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
+/* obj, whose removal is pending, is read from the remote: its copy stays there until the last
+ * reference is dropped, and a new one of key is put only when somebody waits for that. */
+void kv_delete_hold_locked(struct mc_kv *kv, const char *key, struct kv_object *obj)
+	MC_REQUIRES(kv->lock);
+void kv_delete_unhold(struct mc_kv *kv, const uint8_t version[16]) MC_EXCLUDES(kv->lock);
+bool kv_delete_held_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
 bool kv_delete_pending(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
 bool kv_delete_pending_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
 int kv_delete_open(struct mc_kv *kv);
@@ -58,7 +64,6 @@ void kv_deletes_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 struct kv_delete *kv_delete_claim(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
 void kv_delete_release(struct mc_kv *kv, struct kv_delete *d, bool replaced) MC_EXCLUDES(kv->lock);
 /* Where a key's object lies on the remote; ret holds KV_REMOTE_PATH bytes. */
-#define KV_REMOTE_PATH 80
 int kv_remote_path(const char *key, char *ret);
 /* ---- kv-ask.c: what the remote has now. */
 /* The remote has this version, as of now. */

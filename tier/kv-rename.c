@@ -160,7 +160,7 @@ static int rename_commit_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(
 	if (r < 0)
 		return r;
 	if (old != NULL) {
-		kv_parted_locked(kv, &n->part);
+		kv_parted_locked(kv, n->to, &n->part);
 		kv_unlist_locked(kv, old);
 		kv_object_drop_locked(kv, old);
 	}

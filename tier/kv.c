@@ -290,6 +290,7 @@ int64_t mc_kv_close(struct mc_kv *kv, unsigned drain_ms)
 
 	mc_mutex_lock(&kv->lock);
 	kv->hurry++; /* for good */
+	kv->leaving = true;
 	mc_cond_signal(&kv->flush);
 	mc_mutex_unlock(&kv->lock);
 	if (kv->log != NULL)
