@@ -125,8 +125,8 @@ END_TEST
 
 START_TEST(names_and_weights_are_read_strictly)
 {
-	static const char *const bad[] = {"dir:/x#weight=0", "dir:/x#weight=1x",
-		"dir:/x#name=a,b=c", "dir:/x#name=a,weight=-1", "dir:/x#weight=nan"};
+	static const char *const bad[] = {"dir:/x#weight=", "dir:/x#weight=1x", "dir:/x#name=a,b=c",
+		"dir:/x#name=a,weight=-1", "dir:/x#weight=nan"};
 	struct mc_err err = {0};
 	struct mc_set_url u[2];
 	struct mc_remote *r = NULL;
@@ -604,6 +604,135 @@ START_TEST(a_list_is_everybodys_and_never_silently_short)
 }
 END_TEST
 
+/* ---- rebalancing */
+
+static struct mc_set_moved moved;
+static int settle_res;
+
+static int count_settled(void *ctx, const char *path, int res, const struct mc_set_moved *m)
+{
+	(void)ctx;
+	(void)path;
+	if (res < 0)
+		settle_res = res;
+	moved.copied += m->copied;
+	moved.removed += m->removed;
+	return 0;
+}
+
+static int settle_dir(void *ctx, const char *path)
+{
+	struct mc_set_settle how = {.file = count_settled, .dir = settle_dir};
+
+	(void)ctx;
+	return mc_remote_set_settle(x.r, path, &how);
+}
+
+static int settle(const char *dir)
+{
+	moved = (struct mc_set_moved){0};
+	settle_res = 0;
+	return settle_dir(NULL, dir);
+}
+
+/* Ten chunks as they were placed when m2 was not there. */
+static void fill_two_of_three(char paths[10][80], char texts[10][32])
+{
+	set_fixture_open(&x, 3, 2);
+	x.n = 2;
+	set_fixture_reopen(&x);
+	for (int i = 0; i < 10; i++) {
+		snprintf(texts[i], 32, "chunk %d", i);
+		chunk_path(texts[i], strlen(texts[i]), paths[i]);
+		put(paths[i], texts[i]);
+	}
+	put("checkpoints/o/m/latest", "r1");
+	x.n = 3;
+	set_fixture_reopen(&x);
+}
+
+START_TEST(after_a_member_is_added_everything_goes_to_its_homes_and_nowhere_else)
+{
+	char paths[10][80], texts[10][32];
+
+	fill_two_of_three(paths, texts);
+	ck_assert_int_eq(settle("chunks"), 0);
+	ck_assert_int_eq(settle_res, 0);
+	ck_assert_uint_gt(moved.copied, 0);
+	ck_assert_uint_eq(moved.copied, moved.removed);
+	for (int i = 0; i < 10; i++) {
+		unsigned homes[SET_MEMBERS];
+
+		set_homes(&x, paths[i], homes);
+		ck_assert(member_has(&x, homes[0], paths[i], texts[i], strlen(texts[i])));
+		ck_assert(member_has(&x, homes[1], paths[i], texts[i], strlen(texts[i])));
+		ck_assert(!member_has(&x, homes[2], paths[i], NULL, 0));
+	}
+	ck_assert_int_eq(settle("checkpoints"), 0);
+	ck_assert_uint_eq(count_copies("checkpoints/o/m/latest", "r1"), 3);
+	ck_assert_int_eq(settle("chunks"), 0);
+	ck_assert_uint_eq(moved.copied + moved.removed, 0);
+	set_fixture_done(&x);
+}
+END_TEST
+
+START_TEST(a_member_without_weight_is_emptied)
+{
+	char paths[10][80], texts[10][32];
+
+	fill_two_of_three(paths, texts);
+	x.urls[0].weight = 0;
+	set_fixture_reopen(&x);
+	ck_assert_int_eq(settle("chunks"), 0);
+	ck_assert_int_eq(settle("checkpoints"), 0);
+	ck_assert_int_eq(settle_res, 0);
+	for (int i = 0; i < 10; i++) {
+		ck_assert(!member_has(&x, 0, paths[i], NULL, 0));
+		ck_assert_uint_eq(count_copies(paths[i], texts[i]), 2);
+	}
+	ck_assert(!member_has(&x, 0, "checkpoints/o/m/latest", NULL, 0));
+	ck_assert_uint_eq(count_copies("checkpoints/o/m/latest", "r1"), 2);
+	set_fixture_done(&x);
+}
+END_TEST
+
+START_TEST(the_last_good_copy_is_never_removed)
+{
+	char path[80], bad[LEN + 1] = TEXT;
+	unsigned homes[SET_MEMBERS];
+
+	set_fixture_open(&x, 3, 1);
+	chunk_path(TEXT, LEN, path);
+	set_homes(&x, path, homes);
+	bad[3] ^= 4;
+	member_write(&x, homes[0], path, bad, LEN);
+	member_write(&x, homes[1], path, TEXT, LEN);
+	ck_assert_int_eq(settle("chunks"), 0);
+	ck_assert_int_eq(settle_res, 0);
+	ck_assert(member_has(&x, homes[0], path, TEXT, LEN));
+	ck_assert(!member_has(&x, homes[1], path, NULL, 0));
+	/* With no good copy nothing is touched, and it is told. */
+	member_write(&x, homes[0], path, bad, LEN);
+	member_write(&x, homes[1], path, bad, LEN);
+	ck_assert_int_eq(settle("chunks"), 0);
+	ck_assert_int_eq(settle_res, -EBADMSG);
+	ck_assert_uint_eq(count_copies(path, bad), 2);
+	set_fixture_done(&x);
+}
+END_TEST
+
+START_TEST(a_rebalance_needs_every_member)
+{
+	set_fixture_open(&x, 2, 1);
+	put("chunks/a", TEXT);
+	member_fails(&x, 1, -ECONNREFUSED);
+	ck_assert_int_lt(settle("chunks"), 0);
+	ck_assert_int_eq(settle("chunks"), -ENOTCONN);
+	member_fails(&x, 1, 0);
+	set_fixture_done(&x);
+}
+END_TEST
+
 /* ---- opening and closing */
 
 START_TEST(a_member_that_is_away_at_the_start_joins_later)
@@ -684,5 +813,7 @@ SUITE_MAIN("remote replicas", objects_are_shared_out_by_weight_and_only_move_to_
 	of_two_exclusive_puts_the_first_home_decides,
 	a_touch_finds_missing_copies_and_a_sync_waits_for_them,
 	of_the_times_of_copies_the_newest_counts, a_list_is_everybodys_and_never_silently_short,
-	a_member_that_is_away_at_the_start_joins_later, with_no_member_there_opening_says_why,
-	close_ends_reads_that_hang_exactly_once)
+	after_a_member_is_added_everything_goes_to_its_homes_and_nowhere_else,
+	a_member_without_weight_is_emptied, the_last_good_copy_is_never_removed,
+	a_rebalance_needs_every_member, a_member_that_is_away_at_the_start_joins_later,
+	with_no_member_there_opening_says_why, close_ends_reads_that_hang_exactly_once)

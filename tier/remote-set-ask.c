@@ -1,4 +1,4 @@
-/* What is asked of one member of a set after the other (stat), or of all (list, mkdir, space). */
+/* What is asked of one member of a set after the other (stat), or of all (mkdir, space). */
 #include "tier/remote-set-impl.h"
 
 #include "tier/cleanup.h"
@@ -40,11 +40,6 @@ static void note_absent(struct asking *a)
 			set_note_add(&a->s->members[a->order.at[i]], a->c->path, SET_CHECK, false);
 }
 
-static bool is_newer(const struct mc_remote_attr *a, const struct mc_remote_attr *b)
-{
-	return a->mtime_s != b->mtime_s ? a->mtime_s > b->mtime_s : a->mtime_ns > b->mtime_ns;
-}
-
 /* Asks those that are up, or those that are not; true when one has the object. Of what gc has set
  * aside below tmp/ every member is asked, and the newest counts. */
 static bool stat_round(struct asking *a, bool fenced, struct mc_remote_attr *ret)
@@ -64,7 +59,7 @@ static bool stat_round(struct asking *a, bool fenced, struct mc_remote_attr *ret
 			a->absent |= set_bit(m);
 		else if (r < 0)
 			a->trouble = r;
-		if (r < 0 || (found && !is_newer(&attr, ret)))
+		if (r < 0 || (found && !set_is_newer(&attr, ret)))
 			continue;
 		found = true;
 		*ret = attr;
@@ -115,121 +110,6 @@ int set_stat(struct mc_backend *b, const struct mc_remote_call *c, struct mc_rem
 }
 
 /* ---- asking all */
-
-struct entry {
-	char *name; /* owned */
-	unsigned member;
-	struct mc_remote_attr attr;
-};
-
-struct entries {
-	struct entry *v; /* owned */
-	size_t n, cap;
-	unsigned member; /* of those being added */
-};
-
-static int entries_add(void *ctx, const char *name, const struct mc_remote_attr *attr)
-{
-	struct entries *e = ctx;
-	char *copy = strdup(name);
-
-	if (copy != NULL && e->n == e->cap) {
-		size_t cap = e->cap == 0 ? 64 : 2 * e->cap;
-		struct entry *v = realloc(e->v, cap * sizeof(*v));
-
-		if (v != NULL) {
-			e->v = v;
-			e->cap = cap;
-		}
-	}
-	if (copy == NULL || e->n == e->cap) {
-		free(copy);
-		return -ENOMEM;
-	}
-	e->v[e->n++] = (struct entry){.name = copy, .member = e->member, .attr = *attr};
-	return 0;
-}
-
-static int by_name(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
-
-/* Whether the only members that have the name missed its removal. */
-static bool is_removed(struct mc_set *s, const char *dir, const char *name, unsigned holders)
-{
-	cleanup_free char *path = NULL;
-	unsigned stale = 0;
-
-	if (asprintf(&path, "%s%s%s", dir, *dir != '\0' ? "/" : "", name) < 0)
-		return false;
-	mc_mutex_lock(&s->lock);
-	for (unsigned i = 0; i < s->n; i++) {
-		struct set_note *n = set_note_find_locked(s, &s->members[i], path);
-
-		stale |= n != NULL && n->kind == SET_GONE ? 1u << i : 0;
-	}
-	mc_mutex_unlock(&s->lock);
-	return (holders & ~stale) == 0;
-}
-
-/* The names of all members, each once; of several copies the newest time, so that one that was
- * touched is not taken for an old one. */
-static int emit(
-	struct mc_set *s, const char *dir, struct entries *all, mc_remote_each *each, void *ctx)
-{
-	int r = 0;
-
-	if (all->n > 0)
-		qsort(all->v, all->n, sizeof(*all->v), by_name);
-	for (size_t i = 0, next; i < all->n && r == 0; i = next) {
-		const struct entry *newest = &all->v[i];
-		unsigned holders = 0;
-
-		for (next = i; next < all->n && strcmp(all->v[next].name, newest->name) == 0;
-			next++) {
-			holders |= 1u << all->v[next].member;
-			if (is_newer(&all->v[next].attr, &newest->attr))
-				newest = &all->v[next];
-		}
-		if (!is_removed(s, dir, newest->name, holders))
-			r = each(ctx, newest->name, &newest->attr);
-	}
-	return r;
-}
-
-int set_list(struct mc_backend *b, const struct mc_remote_call *c, mc_remote_each *each, void *ctx)
-{
-	struct mc_set *s = (struct mc_set *)b;
-	unsigned up = set_up(s), answered = 0, absent = 0;
-	struct entries all = {0};
-	int r = 0, res = -ENOTCONN;
-
-	for (unsigned i = 0; i < s->n && r != -ENOMEM; i++) {
-		struct set_member *m = &s->members[i];
-
-		if ((up & set_bit(m)) == 0)
-			continue;
-		all.member = i;
-		r = mc_remote_list(atomic_load(&m->remote), c->path, entries_add, &all, NULL);
-		set_outcome(m, r);
-		answered += r == 0;
-		absent += r == -ENOENT;
-		if (r < 0 && (r != -ENOENT || absent == s->n))
-			res = r;
-	}
-	if (r == -ENOMEM)
-		res = r;
-	else if (answered + absent + set_copies(s, c->path) > s->n && answered > 0)
-		res = emit(s, c->path, &all, each, ctx);
-	/* else: a member that is away may hold more */
-	for (size_t i = 0; i < all.n; i++)
-		free(all.v[i].name);
-	free(all.v);
-	return res;
-}
 
 int set_mkdir(struct mc_backend *b, const struct mc_remote_call *c)
 {

@@ -103,6 +103,7 @@ struct mc_set {
 	struct mc_remote_counters *counters;
 	uint64_t deadline_ns; /* length of an operation */
 	unsigned n;
+	unsigned n_homes;           /* members of a weight above 0: the others are being emptied */
 	struct set_member *members; /* owned, n */
 	pthread_t timer;            /* remote-set-read.c */
 	bool has_timer;
@@ -135,11 +136,23 @@ static inline _Atomic uint8_t *set_stated(struct mc_set *s, const char *path)
 	return &s->stated[mc_lru_hash(path, __builtin_strlen(path)) % SET_STATED];
 }
 
+/* ---- remote-set.c */
+/* The set behind the door, or NULL. */
+struct mc_set *set_of(struct mc_remote *r);
+
 /* ---- remote-set-ask.c */
 int set_stat(struct mc_backend *b, const struct mc_remote_call *c, struct mc_remote_attr *ret);
-int set_list(struct mc_backend *b, const struct mc_remote_call *c, mc_remote_each *each, void *ctx);
 int set_mkdir(struct mc_backend *b, const struct mc_remote_call *c);
 int set_space(struct mc_backend *b, const struct mc_remote_call *c, struct mc_remote_space *ret);
+
+/* ---- remote-set-list.c */
+typedef int set_each(
+	void *ctx, const char *name, const struct mc_remote_attr *attr, unsigned holders);
+int set_list(struct mc_backend *b, const struct mc_remote_call *c, mc_remote_each *each, void *ctx);
+/* The same with the members that have each name, as bits. */
+int set_list_all(struct mc_set *s, const char *path, set_each *each, void *ctx);
+/* Whether a was changed after b. */
+bool set_is_newer(const struct mc_remote_attr *a, const struct mc_remote_attr *b);
 
 /* ---- remote-set-place.c */
 /* Copies wanted of the object (or of the objects below the directory) at path. */
@@ -203,6 +216,15 @@ int set_look(struct set_member *m);
 /* ---- remote-set-mend.c */
 /* When the next note of m is due; UINT64_MAX: none is, or m is fenced. */
 uint64_t set_next_mend_locked(struct mc_set *s, struct set_member *m) MC_REQUIRES(s->lock);
+/* [blocks] m has a right copy afterwards: its own, or one of `others`; *ret_bytes is what was
+ * written. kind says what is wrong with its own. 1 it was written, 0 it did not have to be, or
+ * there is none to be had; -errno. */
+int set_bring(struct set_member *m, const char *path, enum set_note_kind kind, unsigned others,
+	uint64_t *ret_bytes);
+/* [blocks] m has no copy afterwards. */
+int set_remove_copy(struct set_member *m, const char *path);
+void set_gate_mend(struct mc_set *s, const char *path) MC_EXCLUDES(s->lock);
+void set_gate_mend_end(struct mc_set *s, const char *path) MC_EXCLUDES(s->lock);
 /* [blocks] Works on one note of m that is due; false: there is none. */
 bool set_mend_one(struct set_member *m);
 /* [blocks] A verified copy of path from a member in `from`; the caller frees *ret_buf. */

@@ -41,7 +41,7 @@ void set_gate_put_end(struct mc_set *s, const char *path)
 	mc_mutex_unlock(&s->lock);
 }
 
-static void gate_mend(struct mc_set *s, const char *path)
+void set_gate_mend(struct mc_set *s, const char *path)
 {
 	mc_mutex_lock(&s->lock);
 	while (gate_of_locked(s, path)->mending || gate_of_locked(s, path)->puts > 0)
@@ -50,7 +50,7 @@ static void gate_mend(struct mc_set *s, const char *path)
 	mc_mutex_unlock(&s->lock);
 }
 
-static void gate_mend_end(struct mc_set *s, const char *path)
+void set_gate_mend_end(struct mc_set *s, const char *path)
 {
 	mc_mutex_lock(&s->lock);
 	gate_of_locked(s, path)->mending = false;
@@ -112,14 +112,15 @@ static int own_copy(struct set_member *m, const char *path, void **ret_buf, size
 	return mc_remote_get(atomic_load(&m->remote), path, OBJECT_MAX, ret_buf, ret_len, NULL);
 }
 
-/* 0: m has the right copy now. */
-static int bring(struct set_member *m, const char *path, enum set_note_kind kind, unsigned others)
+int set_bring(struct set_member *m, const char *path, enum set_note_kind kind, unsigned others,
+	uint64_t *ret_bytes)
 {
 	struct mc_set *s = m->set;
 	cleanup_free void *own = NULL, *good = NULL;
 	size_t own_len, good_len;
 	int has = own_copy(m, path, &own, &own_len), own_is, r;
 
+	*ret_bytes = 0;
 	if (has < 0 && has != -ENOENT && has != -EBADMSG && has != -ESTALE)
 		return has;
 	own_is = has == 0 ? set_check_bytes(path, own, own_len) : has;
@@ -136,10 +137,13 @@ static int bring(struct set_member *m, const char *path, enum set_note_kind kind
 		return 0;
 	r = mc_remote_put(atomic_load(&m->remote), path, good, good_len, 0, NULL);
 	set_outcome(m, r);
-	return r;
+	if (r < 0)
+		return r;
+	*ret_bytes = good_len;
+	return 1;
 }
 
-static int remove_copy(struct set_member *m, const char *path)
+int set_remove_copy(struct set_member *m, const char *path)
 {
 	int r = mc_remote_unlink(atomic_load(&m->remote), path, NULL);
 
@@ -166,7 +170,7 @@ static void tidy(struct mc_set *s, const char *path)
 	}
 	for (unsigned i = order.copies; right && i < s->n; i++)
 		if ((up & 1u << order.at[i]) != 0)
-			remove_copy(&s->members[order.at[i]], path);
+			set_remove_copy(&s->members[order.at[i]], path);
 }
 
 uint64_t set_next_mend_locked(struct mc_set *s, struct set_member *m)
@@ -219,19 +223,20 @@ bool set_mend_one(struct set_member *m)
 	enum set_note_kind kind;
 	cleanup_free char *path = take_due(m, &kind);
 	unsigned others;
+	uint64_t bytes;
 	int r;
 
 	if (path == NULL)
 		return false;
-	gate_mend(s, path);
+	set_gate_mend(s, path);
 	others = set_up(s) & ~set_bit(m);
 	if (kind == SET_GONE && others != 0 && !others_have(m, path, others))
-		r = remove_copy(m, path);
+		r = set_remove_copy(m, path);
 	else if (others != 0)
-		r = bring(m, path, kind, others);
+		r = set_bring(m, path, kind, others, &bytes);
 	else
 		r = -EAGAIN;
-	if (r == 0) {
+	if (r >= 0) {
 		mc_mutex_lock(&s->lock);
 		m->n_caught_up++;
 		m->again_ns = 0;
@@ -240,8 +245,8 @@ bool set_mend_one(struct set_member *m)
 	} else {
 		put_off(m, path, r);
 	}
-	gate_mend_end(s, path);
-	if (r == 0 && kind == SET_MISSED)
+	set_gate_mend_end(s, path);
+	if (r >= 0 && kind == SET_MISSED)
 		tidy(s, path);
 	return true;
 }

@@ -28,7 +28,7 @@ unsigned set_copies(const struct mc_set *s, const char *path)
 {
 	if (is_in(path, CHUNKS))
 		return s->opts.copies;
-	return is_in(path, KV) ? s->opts.kv_copies : s->n;
+	return is_in(path, KV) ? s->opts.kv_copies : s->n_homes;
 }
 
 bool set_is_ours(const char *path)
@@ -43,7 +43,7 @@ bool set_is_ours(const char *path)
 
 /*
  * The exponential of rate `weight` that (name, path) draws: the smallest is the first home, and a
- * member is first for weight ÷ sum of all paths.
+ * member is first for weight ÷ sum of all paths. Without weight a member comes last.
  */
 static int draw(const struct mc_set_url *u, const char *path, double *ret)
 {
@@ -60,7 +60,8 @@ static int draw(const struct mc_set_url *u, const char *path, double *ret)
 	r = mc_sha256(text, n_name + n_path, digest);
 	for (int i = 7; i >= 0; i--)
 		h = h << 8 | digest[i];
-	*ret = -log(((double)(h >> 11) + 0.5) / 9007199254740992.0 /* 2^53 */) / u->weight;
+	*ret = -log(((double)(h >> 11) + 0.5) / 9007199254740992.0 /* 2^53 */);
+	*ret = u->weight > 0 ? *ret / u->weight : INFINITY;
 	return r;
 }
 

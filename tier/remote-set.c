@@ -26,10 +26,11 @@ static int parse_fragment(char *text, const char *whole, struct mc_set_url *u, s
 				return -ENOMEM;
 		} else if (strncmp(word, "weight=", 7) == 0) {
 			u->weight = strtod(word + 7, &end);
-			if (*end != '\0' || !(u->weight > 0 && u->weight <= MC_SET_WEIGHT_MAX))
+			if (end == word + 7 || *end != '\0' ||
+				!(u->weight >= 0 && u->weight <= MC_SET_WEIGHT_MAX))
 				return mc_err_set(err, -EINVAL,
 					"%s: weight: \"%s\" is not a number "
-					"above 0, up to a million",
+					"from 0 (to be emptied) to a million",
 					whole, word + 7);
 		} else {
 			return mc_err_set(err, -EINVAL, "%s: \"%s\" is not name=NAME or weight=W",
@@ -181,8 +182,10 @@ static int set_new(const struct mc_set_url *urls, unsigned n, const struct mc_se
 		return -ENOMEM;
 	s->base.ops = &set_ops;
 	s->opts = *opts;
-	s->opts.copies = bounded(opts->copies, 2, n);
-	s->opts.kv_copies = bounded(opts->kv_copies, s->opts.copies, n);
+	for (unsigned i = 0; i < n; i++)
+		s->n_homes += urls[i].weight > 0;
+	s->opts.copies = bounded(opts->copies, 2, s->n_homes);
+	s->opts.kv_copies = bounded(opts->kv_copies, s->opts.copies, s->n_homes);
 	if (opts->remote != NULL)
 		s->remote_opts = *opts->remote;
 	s->deadline_ns =
@@ -268,6 +271,12 @@ static char *joined_urls(const struct mc_set *s)
 
 static int check_names(const struct mc_set_url *urls, unsigned n, struct mc_err *err)
 {
+	unsigned n_homes = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		n_homes += urls[i].weight > 0;
+	if (n_homes == 0 && n > 0)
+		return mc_err_set(err, -EINVAL, "one remote at least needs a weight above 0");
 	if (n == 0 || n > MC_SET_MAX)
 		return mc_err_set(err, -EINVAL, "1 to %u remotes can be used together", MC_SET_MAX);
 	for (unsigned i = 0; i < n; i++)
@@ -322,8 +331,7 @@ int mc_remote_set_open(const struct mc_set_url *urls, unsigned n, const struct m
 	return r < 0 ? mc_err_set(err, r, "%s", strerror(-r)) : 0;
 }
 
-/* The set behind the door, or NULL. */
-static struct mc_set *set_of(struct mc_remote *r)
+struct mc_set *set_of(struct mc_remote *r)
 {
 	struct mc_backend *b = mc_remote_backend(r);
 

@@ -25,7 +25,8 @@
 struct mc_set_url {
 	char *url;     /* owned: what mc_remote_open takes */
 	char *name;    /* owned: what placement knows it by; the URL up to '?' when none is given */
-	double weight; /* its share of the objects, relative to the others; 1 when none is given */
+	double weight; /* its share of the objects, relative to the others; 1 when none is given; 0:
+			  it is to be emptied, and gets nothing any more */
 };
 
 struct mc_set_opts {
@@ -59,6 +60,24 @@ int mc_remote_set_open(const struct mc_set_url *urls, unsigned n, const struct m
  */
 int mc_remote_get_good(
 	struct mc_remote *r, const char *path, size_t max, void **ret_buf, size_t *ret_len);
+
+struct mc_set_moved {
+	uint64_t copied, copied_bytes; /* copies made */
+	uint64_t removed;              /* copies taken away */
+};
+
+/*
+ * Puts what lies in the directory (not below it) where it belongs: every home gets a right copy,
+ * after that the others lose theirs. -ENOTCONN while a member is away, as what it holds is not
+ * known then. file is called for each object, with 0 or why it could not be done (-EBADMSG: no copy
+ * is good); non-zero ends the work and is returned. dir is called for each directory in it.
+ */
+struct mc_set_settle {
+	int (*file)(void *ctx, const char *path, int res, const struct mc_set_moved *moved);
+	int (*dir)(void *ctx, const char *path);
+	void *ctx;
+};
+int mc_remote_set_settle(struct mc_remote *r, const char *dir, const struct mc_set_settle *how);
 
 struct mc_set_member_status {
 	const char *url;     /* borrowed until close */

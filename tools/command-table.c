@@ -40,6 +40,15 @@ static const char export_details[] = "Writes the revision (the newest without @R
 				     "block is checked on the way, and a\n"
 				     "file gets its name when it is complete.\n";
 
+static const char rebalance_details[] =
+	"Give all remotes, a new one among them, with the names and weights that mounts give, too, "
+	"and\n"
+	"the numbers of copies: --replicas, --kv-replicas. Each object is copied to where it\n"
+	"belongs, and then removed from where it does not. A remote that is to leave gets\n"
+	"#weight=0 and holds nothing afterwards. It may run beside imports and mounts, and may be\n"
+	"killed and begun again. All remotes must be there; the exit code is 3 when an object has\n"
+	"no copy with the right bytes.\n";
+
 static const char gc_details[] =
 	"Finds chunks that no READY revision refers to, and files that interrupted work left\n"
 	"unpublished, and with --delete removes them. Revisions are taken out with 'mooncakefs "
@@ -62,7 +71,8 @@ static const char layout_details[] =
 	"show: the same and the rule that holds for each tensor.\n"
 	"add: registers a document with the remote; it is then a directory of every view. An\n"
 	"engine's profile is registered under its file's name.\n"
-	"ls: the registered layouts. rm: takes one out; readers of its views keep what they have open.\n";
+	"ls: the registered layouts. rm: takes one out; readers of its views keep what they have "
+	"open.\n";
 
 static const char plan_details[] =
 	"Prints totals, bounds and ratios to them; with --json the whole plan. Between two of\n"
@@ -144,6 +154,9 @@ const struct mc_command mc_command_table[] = {
 		"Write a revision back as plain files.", export_details, mc_cmd_export},
 	{"rm", MC_IN_RM, "ORG/MODEL@REV", 1, 1, "Take a revision out of the catalogue.", rm_details,
 		mc_cmd_rm},
+	{"rebalance", MC_IN_REBALANCE, "", 0, 0,
+		"Move copies to where they belong after a change of remotes.", rebalance_details,
+		mc_cmd_rebalance},
 	{"gc", MC_IN_GC, "", 0, 0, "Find and remove what no revision on the remote uses.",
 		gc_details, mc_cmd_gc},
 	{"layout", MC_IN_LAYOUT, "add|check|ls|rm|show [LAYOUT]", 1, 2,

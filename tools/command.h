@@ -67,6 +67,7 @@ int mc_cmd_ls(const struct mc_options *o);
 int mc_cmd_mount(const struct mc_options *o);
 int mc_cmd_plan(const struct mc_options *o);
 int mc_cmd_reshard(const struct mc_options *o);
+int mc_cmd_rebalance(const struct mc_options *o);
 int mc_cmd_rm(const struct mc_options *o);
 int mc_cmd_umount(const struct mc_options *o);
 int mc_cmd_verify(const struct mc_options *o);

@@ -12,7 +12,9 @@
 #include <string.h>
 
 /* Commands that write, or stay, make good what members of a set missed. */
-#define TENDING (MC_IN_IMPORT | MC_IN_MOUNT | MC_IN_RESHARD | MC_IN_LAYOUT)
+#define TENDING                                                                                    \
+	(MC_IN_IMPORT | MC_IN_MOUNT | MC_IN_RESHARD | MC_IN_LAYOUT | MC_IN_GC | MC_IN_RM |         \
+		MC_IN_REBALANCE)
 
 unsigned mc_count_remotes(const struct mc_options *o)
 {

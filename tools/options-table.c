@@ -3,7 +3,7 @@
 
 #define ON_REMOTE                                                                                  \
 	(MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_MOUNT | MC_IN_LAYOUT |      \
-		MC_IN_PLAN | MC_IN_RESHARD | MC_IN_CONFIG | MC_IN_GC | MC_IN_RM)
+		MC_IN_PLAN | MC_IN_RESHARD | MC_IN_CONFIG | MC_IN_GC | MC_IN_RM | MC_IN_REBALANCE)
 #define ON_FILES (MC_IN_DU | MC_IN_WARM | MC_IN_EVICT | MC_IN_PIN | MC_IN_UNPIN)
 #define ON_DAEMON (ON_FILES | MC_IN_STATUS | MC_IN_STATS | MC_IN_REFRESH | MC_IN_DEBUG_BUNDLE)
 #define ON_ALL (ON_REMOTE | ON_DAEMON | MC_IN_UMOUNT | MC_IN_VERSION | MC_IN_HELP)
@@ -30,7 +30,8 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		MC_IN_IMPORT},
 	[MC_OPT_JOBS] = {"jobs", 'j', true, false, MC_OPTION_COUNT, "N", NULL, 1, 1024,
 		"Chunks (of up to 8 MiB) worked on at once; default 4 for each core, 8 to 64.",
-		MC_IN_IMPORT | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_RESHARD | MC_IN_GC},
+		MC_IN_IMPORT | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_RESHARD | MC_IN_GC |
+			MC_IN_REBALANCE},
 	[MC_OPT_STRICT] = {"strict", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Fail on a weight file that does not parse; otherwise it becomes plain bytes.",
 		MC_IN_IMPORT},
@@ -52,7 +53,7 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		"Print JSON lines, for programs.",
 		MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_VERSION |
 			MC_IN_CONFIG | MC_IN_LAYOUT | MC_IN_PLAN | MC_IN_RESHARD | MC_IN_GC |
-			MC_IN_RM | ON_DAEMON},
+			MC_IN_RM | MC_IN_REBALANCE | ON_DAEMON},
 	[MC_OPT_MODEL] = {"model", 0, false, false, MC_OPTION_TEXT, "DIR|ORG/MODEL[@REV]", NULL, 0,
 		0,
 		"The checkpoint a layout is for: a local directory, or a revision on the remote. "
@@ -91,7 +92,7 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 	[MC_OPT_KV_REPLICAS] = {"kv-replicas", 0, true, true, MC_OPTION_COUNT, "N", "0", 0, 16,
 		"Copies of a KV object wanted on remotes soon after the put; 0 = when evicted, as "
 		"many as --replicas.",
-		ON_MOUNT},
+		ON_MOUNT | MC_IN_REBALANCE},
 	[MC_OPT_KV_ACK] = {"kv-ack", 0, true, true, MC_OPTION_CHOICE, "dram|nvme|remote", "dram", 0,
 		0, "How far a KV object is once others see it.", ON_MOUNT},
 	[MC_OPT_MEMORY] = {"memory", 0, true, true, MC_OPTION_SIZE, "SIZE", NULL,
@@ -126,7 +127,7 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 	[MC_OPT_FILES_FROM] = {"files-from", 0, false, false, MC_OPTION_TEXT, "FILE", NULL, 0, 0,
 		"Also the paths that FILE lists, one a line; - is standard input.", ON_FILES},
 	[MC_OPT_BWLIMIT] = {"bwlimit", 0, false, false, MC_OPTION_SIZE, "SIZE", NULL, 1,
-		UINT64_C(1) << 50, "Bytes a second at most.", MC_IN_WARM},
+		UINT64_C(1) << 50, "Bytes a second at most.", MC_IN_WARM | MC_IN_REBALANCE},
 	[MC_OPT_CHECK] = {"check", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Move nothing; print how much the tier holds, in per cent.", MC_IN_WARM},
 	[MC_OPT_WATCH] = {"watch", 'w', false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,

@@ -101,6 +101,7 @@ enum {
 	MC_IN_DEBUG_BUNDLE = 1 << 20,
 	MC_IN_GC = 1 << 24,
 	MC_IN_RM = 1 << 25,
+	MC_IN_REBALANCE = 1 << 28,
 };
 
 struct mc_option {
