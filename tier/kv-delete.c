@@ -288,7 +288,10 @@ static int add(struct mc_kv *kv, const char *key, const uint8_t version[16], boo
 	r = append(kv, later ? LATER : ADD, key, version, true);
 	mc_mutex_lock(&kv->lock);
 	d->running = false;
-	if (r < 0)
+	/* What waits is written again when it may go: a failing disk is no reason to refuse a put. */
+	if (later)
+		r = 0;
+	else if (r < 0)
 		remove_locked(kv, d);
 	mc_cond_broadcast(&kv->change);
 	mc_cond_signal(&kv->wake);
