@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fs/mode.h"
+#include "fs/reason.h"
 #include "tier/kv.h"
 #include "tier/store-warm.h"
 
@@ -164,6 +165,21 @@ int mc_admin_open(struct mc_fs *fs, const char *path, struct mc_admin_file *ret)
 	return -EINVAL;
 }
 
+void mc_admin_file_of(struct mc_fs *fs, const struct mc_spot *s, struct mc_admin_file *ret)
+{
+	struct mc_kv_attr attr;
+	struct mc_entry e;
+
+	*ret = (struct mc_admin_file){.place = s->place, .entry = s->entry, .key = s->key};
+	if (s->kind == MC_NODE_ENTRY) {
+		mc_manifest_entry(s->place->manifest, s->entry, &e);
+		ret->size = e.size;
+		ret->holes = e.hole_bytes;
+	} else if (mc_kv_lookup(fs->opts->kv, s->key, &attr) == 0) {
+		ret->size = attr.size;
+	}
+}
+
 void mc_admin_close(struct mc_admin_file *f)
 {
 	mc_place_unref(f->place);
@@ -233,7 +249,38 @@ static int warm_object(struct mc_fs *fs, const char *key, const struct mc_warm_o
 	return w.res;
 }
 
-int mc_admin_warm(struct mc_fs *fs, const struct mc_admin_file *f, const struct mc_warm_opts *opts)
+/* Identifies what the bytes are, whatever door they are reached by. */
+static uint64_t about(const struct mc_admin_file *f)
+{
+	struct mc_entry e;
+
+	if (f->key != NULL)
+		return mc_hash_mix(mc_hash_bytes(MC_HASH_SEED, f->key, strlen(f->key)));
+	mc_manifest_entry(f->place->manifest, f->entry, &e);
+	return e.digest != NULL ? mc_hash_bytes(MC_HASH_SEED, e.digest, MC_SHA256_SIZE) : 0;
+}
+
+/* Remembers why; the result as it was. */
+static int result(
+	struct mc_fs *fs, const struct mc_admin_file *f, const char *what, int r, const char *why)
+{
+	char text[MC_REASON_BYTES] = "";
+
+	if (r < 0 && r != -ENOENT)
+		snprintf(text, sizeof(text), "%s: %s", what, why != NULL ? why : strerror(-r));
+	mc_reasons_set(fs->reasons, about(f), text);
+	return r;
+}
+
+void mc_admin_error(struct mc_fs *fs, const struct mc_admin_file *f, char *out, size_t size)
+{
+	char text[MC_REASON_BYTES];
+
+	mc_reasons_get(fs->reasons, about(f), text);
+	snprintf(out, size, "%s", text);
+}
+
+static int warm(struct mc_fs *fs, const struct mc_admin_file *f, const struct mc_warm_opts *opts)
 {
 	struct mc_file *file;
 	int r;
@@ -252,7 +299,12 @@ int mc_admin_warm(struct mc_fs *fs, const struct mc_admin_file *f, const struct 
 	return r;
 }
 
-int mc_admin_evict(
+int mc_admin_warm(struct mc_fs *fs, const struct mc_admin_file *f, const struct mc_warm_opts *opts)
+{
+	return result(fs, f, "not warmed", warm(fs, f, opts), NULL);
+}
+
+static int evict(
 	struct mc_fs *fs, const struct mc_admin_file *f, enum mc_tier tier, const char **ret_why)
 {
 	struct mc_file *file;
@@ -271,7 +323,17 @@ int mc_admin_evict(
 	return r;
 }
 
-int mc_admin_pin(struct mc_fs *fs, const struct mc_admin_file *f, bool pinned)
+int mc_admin_evict(
+	struct mc_fs *fs, const struct mc_admin_file *f, enum mc_tier tier, const char **ret_why)
+{
+	int r = evict(fs, f, tier, ret_why);
+	char what[32];
+
+	snprintf(what, sizeof(what), "not evicted from %s", mc_tier_name(tier));
+	return result(fs, f, what, r, *ret_why);
+}
+
+static int pin(struct mc_fs *fs, const struct mc_admin_file *f, bool pinned)
 {
 	struct mc_file *file;
 	int r;
@@ -286,6 +348,14 @@ int mc_admin_pin(struct mc_fs *fs, const struct mc_admin_file *f, bool pinned)
 	r = mc_store_pin(fs->opts->store, mc_file_id(file), pinned);
 	mc_file_put(file);
 	return r;
+}
+
+int mc_admin_pin(struct mc_fs *fs, const struct mc_admin_file *f, bool pinned)
+{
+	int r = pin(fs, f, pinned);
+
+	return result(fs, f, pinned ? "not pinned" : "not unpinned", r,
+		r == -ENOSPC ? "more would be pinned than half of the largest tier" : NULL);
 }
 
 void mc_admin_refresh(struct mc_fs *fs)

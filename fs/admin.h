@@ -23,6 +23,9 @@ struct mc_admin_file {
  */
 int mc_admin_open(struct mc_fs *fs, const char *path, struct mc_admin_file *ret);
 void mc_admin_close(struct mc_admin_file *f);
+/* The same for a spot, which is a file (MC_NODE_ENTRY, MC_NODE_KV_FILE): everything is borrowed
+ * from it and there is nothing to close. */
+void mc_admin_file_of(struct mc_fs *fs, const struct mc_spot *s, struct mc_admin_file *ret);
 
 struct mc_admin_residency {
 	uint64_t size;       /* bytes that can be resident */
@@ -32,6 +35,9 @@ struct mc_admin_residency {
 };
 int mc_admin_residency(
 	struct mc_fs *fs, const struct mc_admin_file *f, struct mc_admin_residency *ret);
+
+/* Why the last of these failed for the file, "" when it did not: user.mooncake.error. */
+void mc_admin_error(struct mc_fs *fs, const struct mc_admin_file *f, char *out, size_t size);
 
 struct mc_warm_opts;
 /* [blocks] As mc_store_warm. -EOPNOTSUPP: KV objects come to DRAM only, and to NVMe from there. */

@@ -36,6 +36,7 @@ struct mc_fs_opts {
 	struct mc_remote *remote;
 	struct mc_kv *kv;             /* borrowed likewise; NULL = no kv/ */
 	const char *fuse_options;     /* what follows -o, comma-separated; NULL = none */
+	bool hide_xattrs;             /* user.mooncake.* is in no list of attributes */
 	bool no_passthrough;          /* serve everything through the daemon */
 	unsigned loop_threads;        /* 0 = online CPUs, at most 4 */
 	unsigned readahead_kb;        /* of the mount, KiB; 0 = 1,024 */

@@ -24,7 +24,6 @@
 /* The kernel looks at the permissions of what it has just created, and would ask for them. Writes
  * make it ask for size and times at once, whatever this says. */
 #define CREATED_S 0.05
-#define PASSTHROUGH_MIN UINT64_C(65536) /* bytes; smaller objects lie packed with others */
 
 static void kopen_free(struct mc_kvfs *k, struct mc_kopen *o)
 {
@@ -57,7 +56,7 @@ static void prepare_passthrough(struct mc_kvfs *k, struct mc_kopen *o)
 	cleanup_close int fd = -1;
 	int id;
 
-	if (o->size < PASSTHROUGH_MIN || !atomic_load(&k->fs->features.passthrough))
+	if (o->size < MC_KV_PASSTHROUGH_MIN || !atomic_load(&k->fs->features.passthrough))
 		return;
 	if (mc_kv_object_backing_get(o->obj, &fd) < 0)
 		return;

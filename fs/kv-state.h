@@ -13,6 +13,8 @@
 
 #define MC_KEY_BYTES 4097 /* the longest key and its NUL */
 #define MC_KSTAGE_BUCKETS 256
+/* Bytes; smaller objects lie packed with others and are served by the daemon. */
+#define MC_KV_PASSTHROUGH_MIN UINT64_C(65536)
 
 enum mc_knode_kind {
 	MC_KNODE_DIR,
@@ -87,7 +89,7 @@ struct mc_kreq {
 	char *key, *to; /* owned; NULL allowed */
 	unsigned flags;
 	bool is_create; /* CREATE, else OPEN */
-	bool on;        /* pin: to be set; open: waits for room until until_ns */
+	bool on;        /* open: waits for room until until_ns */
 	struct timespec mtime;
 	struct mc_kv_read read;
 };

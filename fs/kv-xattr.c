@@ -7,17 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/admin.h"
+#include "fs/xattr.h"
 #include "tier/cleanup.h"
 
-#define PREFIX "user.mooncake."
 #define VALUE_BYTES 512
 
 /* What the attributes are made from. */
 struct subject {
 	struct mc_kvfs *k;
 	enum mc_knode_kind kind;
+	const char *key;
 	struct mc_kv_attr attr; /* of an object: as the store has it now */
 	bool current;           /* the key still has this version */
+	enum mc_open_mode mode; /* while it is open for reading */
 };
 
 typedef int value_fn(const struct subject *s, char *out, size_t size);
@@ -80,12 +83,38 @@ static int get_version(const struct subject *s, char *out, size_t size)
 	return snprintf(out, size, "%s", hex);
 }
 
-/* Why the last put failed, or why the store is not at its best. */
+/* The mode while the object is open, else what the next open gets. */
+static int get_io(const struct subject *s, char *out, size_t size)
+{
+	/* Up to 8 MiB an open brings the object to DRAM. */
+	bool there = s->attr.dram > 0 || s->attr.size <= UINT64_C(8) << 20;
+	bool passed = s->attr.size >= MC_KV_PASSTHROUGH_MIN && there &&
+		atomic_load(&s->k->fs->features.passthrough);
+
+	if (s->kind != MC_KNODE_OBJECT)
+		return -ENODATA;
+	if (s->mode != MC_MODE_NONE)
+		passed = s->mode == MC_MODE_PASSTHROUGH;
+	return snprintf(out, size, "%s", passed ? "passthrough" : "cached");
+}
+
+static int get_source(const struct subject *s, char *out, size_t size)
+{
+	return snprintf(out, size, "%s", mc_remote_url(s->k->fs->opts->remote));
+}
+
+/* What an administrator asked of the object and did not happen; why the last put failed; or why the
+ * store is not at its best. */
 static int get_error(const struct subject *s, char *out, size_t size)
 {
+	const struct mc_admin_file f = {.key = s->key};
 	struct mc_kv_stats stats;
 	int len;
 
+	if (s->kind == MC_KNODE_OBJECT)
+		mc_admin_error(s->k->fs, &f, out, size);
+	if (s->kind == MC_KNODE_OBJECT && out[0] != '\0')
+		return (int)strlen(out);
 	mc_mutex_lock(&s->k->lock);
 	len = snprintf(out, size, "%s", s->k->error);
 	mc_mutex_unlock(&s->k->lock);
@@ -109,25 +138,28 @@ static const struct {
 	{"hits", get_hits},
 	{"pinned", get_pinned},
 	{"version", get_version},
+	{"source", get_source},
+	{"io", get_io},
 };
 #define N_ATTRIBUTES (sizeof(attributes) / sizeof(attributes[0]))
 
-/* 0 or -ESTALE, -ENOMEM. */
-static int subject_of(struct mc_kvfs *k, fuse_ino_t ino, struct subject *ret)
+/* 0 or -ESTALE, -ENOMEM. *ret_key: the subject's, to be freed after it. */
+static int subject_of(struct mc_kvfs *k, fuse_ino_t ino, struct subject *ret, char **ret_key)
 {
 	struct mc_knode *n = mc_knode_find(k, ino);
-	cleanup_free char *key = NULL;
 	struct mc_kv_attr now;
 
 	if (n == NULL)
 		return -ESTALE;
-	key = mc_knode_key(k, n);
-	if (key == NULL)
+	*ret_key = mc_knode_key(k, n);
+	if (*ret_key == NULL)
 		return -ENOMEM;
 	mc_mutex_lock(&k->lock);
-	*ret = (struct subject){.k = k, .kind = n->kind, .attr = n->attr};
+	*ret = (struct subject){.k = k, .kind = n->kind, .key = *ret_key, .attr = n->attr};
+	if (n->kind == MC_KNODE_OBJECT && n->opened != NULL)
+		ret->mode = n->opened->mode;
 	mc_mutex_unlock(&k->lock);
-	if (ret->kind == MC_KNODE_OBJECT && mc_kv_lookup(k->kv, key, &now) == 0 &&
+	if (ret->kind == MC_KNODE_OBJECT && mc_kv_lookup(k->kv, ret->key, &now) == 0 &&
 		memcmp(now.version, ret->attr.version, sizeof(now.version)) == 0) {
 		ret->attr = now;
 		ret->current = true;
@@ -135,116 +167,107 @@ static int subject_of(struct mc_kvfs *k, fuse_ino_t ino, struct subject *ret)
 	return 0;
 }
 
-/* size 0 asks for the length. */
-static void reply_bytes(fuse_req_t req, size_t size, const char *buf, size_t len)
+static void get(fuse_req_t req, const struct subject *s, const char *name, size_t size)
 {
-	if (size == 0)
-		fuse_reply_xattr(req, len);
-	else if (size < len)
-		fuse_reply_err(req, ERANGE);
+	char value[VALUE_BYTES] = "";
+	size_t i = 0;
+	int r = -ENODATA;
+
+	while (i < N_ATTRIBUTES && strcmp(name, attributes[i].name) != 0)
+		i++;
+	if (i < N_ATTRIBUTES && (attributes[i].everywhere || s->kind != MC_KNODE_DIR))
+		r = attributes[i].get(s, value, sizeof(value));
+	if (r < 0)
+		fuse_reply_err(req, mc_kvfs_errno(r));
 	else
-		fuse_reply_buf(req, buf, len);
+		mc_xattr_reply(req, size, value, strlen(value));
+}
+
+static void list(fuse_req_t req, const struct subject *s, size_t size)
+{
+	char names[2 * N_ATTRIBUTES * 64], value[VALUE_BYTES];
+	size_t len = 0;
+
+	for (size_t i = 0; i < N_ATTRIBUTES; i++) {
+		if ((attributes[i].everywhere || s->kind != MC_KNODE_DIR) &&
+			attributes[i].get(s, value, sizeof(value)) >= 0)
+			len = mc_xattr_list(req, names, len, sizeof(names), attributes[i].name);
+	}
+	for (size_t i = 0; s->kind == MC_KNODE_DIR && mc_xattr_sum_name(i) != NULL; i++)
+		len = mc_xattr_list(req, names, len, sizeof(names), mc_xattr_sum_name(i));
+	mc_xattr_reply(req, size, names, len);
 }
 
 void mc_kvop_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
-	char value[VALUE_BYTES];
+	cleanup_free char *key = NULL;
 	struct subject s;
-	int r = -ENODATA;
-	size_t i = 0;
+	int r = subject_of(mc_kvfs_of(req), ino, &s, &key);
+	struct mc_spot dir = {.kind = MC_NODE_KV_DIR, .key = key};
 
-	/* What `ls -l` and friends probe for is answered without looking at anything. */
-	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0) {
-		fuse_reply_err(req, ENODATA);
-		return;
-	}
-	while (i < N_ATTRIBUTES && strcmp(name + strlen(PREFIX), attributes[i].name) != 0)
-		i++;
-	if (i < N_ATTRIBUTES)
-		r = subject_of(mc_kvfs_of(req), ino, &s);
-	if (i < N_ATTRIBUTES && r == 0)
-		r = attributes[i].everywhere || s.kind != MC_KNODE_DIR
-			? attributes[i].get(&s, value, sizeof(value))
-			: -ENODATA;
 	if (r < 0)
 		fuse_reply_err(req, mc_kvfs_errno(r));
+	else if (s.kind == MC_KNODE_DIR && mc_xattr_is_sum(name))
+		mc_xattr_sum(req, &dir, name, size);
 	else
-		reply_bytes(
-			req, size, value, (size_t)r < sizeof(value) ? (size_t)r : sizeof(value));
+		get(req, &s, name, size);
 }
 
 void mc_kvop_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
-	char names[N_ATTRIBUTES * 64], value[VALUE_BYTES];
+	cleanup_free char *key = NULL;
 	struct subject s;
-	size_t len = 0;
-	int r = subject_of(mc_kvfs_of(req), ino, &s);
+	int r = subject_of(mc_kvfs_of(req), ino, &s, &key);
 
-	if (r < 0) {
+	if (r < 0)
 		fuse_reply_err(req, mc_kvfs_errno(r));
-		return;
-	}
-	for (size_t i = 0; i < N_ATTRIBUTES; i++) {
-		if (!attributes[i].everywhere && s.kind == MC_KNODE_DIR)
-			continue;
-		if (attributes[i].get(&s, value, sizeof(value)) < 0)
-			continue;
-		len += (size_t)snprintf(
-			       names + len, sizeof(names) - len, PREFIX "%s", attributes[i].name) +
-			1;
-	}
-	reply_bytes(req, size, names, len);
+	else
+		list(req, &s, size);
 }
 
-static void pin_now(struct mc_kreq *q)
+/* What key has now. -ENOENT. */
+static int current_of(struct mc_kvfs *k, const char *key, struct subject *ret)
 {
-	mc_kreq_err(q, mc_kv_pin(q->k->kv, q->key, q->on));
+	*ret = (struct subject){.k = k, .kind = MC_KNODE_OBJECT, .key = key, .current = true};
+	return mc_kv_lookup(k->kv, key, &ret->attr);
 }
 
-static void evict_now(struct mc_kreq *q)
+void mc_kv_xattr_get(fuse_req_t req, const char *key, const char *name, size_t size)
 {
-	mc_kreq_err(q, mc_kv_evict(q->k->kv, q->key));
+	struct subject s;
+	int r = current_of(mc_kvfs_of(req), key, &s);
+
+	if (r < 0)
+		fuse_reply_err(req, mc_kvfs_errno(r));
+	else
+		get(req, &s, name, size);
 }
 
-static void warmed(void *ctx, int res, struct mc_kv_object *obj)
+void mc_kv_xattr_list(fuse_req_t req, const char *key, size_t size)
 {
-	if (res == 0)
-		mc_kv_object_put(obj);
-	mc_kreq_err(ctx, res);
+	struct subject s;
+	int r = current_of(mc_kvfs_of(req), key, &s);
+
+	if (r < 0)
+		fuse_reply_err(req, mc_kvfs_errno(r));
+	else
+		list(req, &s, size);
 }
 
-static void warm_now(struct mc_kreq *q)
-{
-	mc_kv_get(q->k->kv, q->key, warmed, q);
-}
-
+/* Of a sealed object or a directory; what is being written has no key yet. */
 void mc_kvop_setxattr(
 	fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size)
 {
 	struct mc_kvfs *k = mc_kvfs_of(req);
 	struct mc_knode *n = mc_knode_find(k, ino);
-	void (*run)(struct mc_kreq * q) = NULL;
-	struct mc_kreq *q;
-	char *key;
+	cleanup_free char *key = n != NULL ? mc_knode_key(k, n) : NULL;
+	struct mc_spot s = {.kind = MC_NODE_KV_FILE, .key = key};
 
-	if (strcmp(name, PREFIX "pinned") == 0 && size == 1 && (*value == '0' || *value == '1'))
-		run = pin_now;
-	else if (strcmp(name, PREFIX "evict") == 0)
-		run = evict_now;
-	else if (strcmp(name, PREFIX "warm") == 0)
-		run = warm_now;
-	if (n == NULL || run == NULL || n->kind == MC_KNODE_DIR) {
-		fuse_reply_err(req, n == NULL ? ESTALE : ENOTSUP);
+	if (n == NULL || key == NULL) {
+		fuse_reply_err(req, n == NULL ? ESTALE : ENOMEM);
 		return;
 	}
-	key = mc_knode_key(k, n);
-	if (key == NULL) {
-		fuse_reply_err(req, ENOMEM);
-		return;
-	}
-	q = mc_kreq_new(k, req, n, key);
-	if (q == NULL)
-		return;
-	q->on = size == 1 && *value == '1';
-	mc_kreq_work(q, run);
+	if (n->kind == MC_KNODE_DIR)
+		s.kind = MC_NODE_KV_DIR;
+	mc_xattr_set(req, &s, name, value, size);
 }

@@ -3,7 +3,8 @@
  *
  * Invariants:
  * 1. A node lies in exactly one slot; nodes never move, slots are reused with a higher generation.
- * 2. Every node is in the hash chain of its hash; at most one node per (kind, place, entry).
+ * 2. Every node that is not retired is in the hash chain of its hash; at most one of those per
+ * spot.
  * 3. refs > 0 for every node in the table; the root has one that is never given back.
  * 4. A place is unreferenced only after the lock is released (dropping a manifest may take long).
  */
@@ -12,6 +13,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tier/lock.h"
 
@@ -36,16 +38,29 @@ static struct mc_node *slot_node(struct mc_nodes *t, uint32_t slot)
 	return &t->slabs[slot >> SLAB_SHIFT][slot & (SLAB_NODES - 1)];
 }
 
+#define TIERS_BIT (UINT64_C(1) << 62)
+
 uint64_t mc_node_id(const struct mc_node *n)
 {
-	return (uint64_t)n->gen << 32 | (n->slot + 1u);
+	return (n->at != MC_AT_TREE ? TIERS_BIT : 0) | (uint64_t)n->gen << 32 | (n->slot + 1u);
 }
 
-static uint64_t key_hash(enum mc_node_kind kind, const struct mc_place *place, uint32_t entry)
+static uint64_t spot_hash(const struct mc_spot *s)
 {
-	uint64_t h = place != NULL ? place->hash : 0;
+	uint64_t h = s->place != NULL ? s->place->hash : 0;
 
-	return mc_hash_mix(h ^ ((uint64_t)kind << 32 | entry) * UINT64_C(0x9e3779b97f4a7c15));
+	if (s->key != NULL)
+		h = mc_hash_bytes(MC_HASH_SEED, s->key, strlen(s->key));
+	return mc_hash_mix(h ^
+		((uint64_t)s->at << 40 | (uint64_t)s->kind << 32 | s->entry) *
+			UINT64_C(0x9e3779b97f4a7c15));
+}
+
+static bool is_at(const struct mc_node *n, const struct mc_spot *s)
+{
+	return n->kind == s->kind && n->entry == s->entry && n->at == s->at &&
+		mc_place_equal(n->place, s->place) &&
+		(s->key == NULL || strcmp(n->key, s->key) == 0);
 }
 
 static int grow_slabs(struct mc_nodes *t)
@@ -113,37 +128,61 @@ static int take_slot(struct mc_nodes *t, struct mc_node **ret)
 	return 0;
 }
 
-int mc_nodes_get(struct mc_nodes *t, enum mc_node_kind kind, struct mc_place *place, uint32_t entry,
-	struct mc_node **ret)
+static struct mc_node *find_spot_locked(struct mc_nodes *t, const struct mc_spot *s, uint64_t hash)
+	MC_REQUIRES(t->lock)
 {
-	uint64_t hash = key_hash(kind, place, entry);
+	struct mc_node *n = t->buckets[hash & (t->n_buckets - 1)];
+
+	while (n != NULL && (n->hash != hash || !is_at(n, s)))
+		n = n->next;
+	return n;
+}
+
+/* A new node of s; takes key. */
+static int add_locked(struct mc_nodes *t, const struct mc_spot *s, uint64_t hash, char *key,
+	struct mc_node **ret) MC_REQUIRES(t->lock)
+{
+	struct mc_node *n;
+	int r = take_slot(t, &n);
+
+	if (r < 0)
+		return r;
+	n->kind = s->kind;
+	n->entry = s->entry;
+	n->at = s->at;
+	n->key = key;
+	n->place = mc_place_ref(s->place);
+	n->hash = hash;
+	n->refs = 1;
+	n->last_mode = MC_MODE_NONE;
+	atomic_store_explicit(&n->looked_up, false, memory_order_relaxed);
+	t->count++;
+	grow_buckets(t);
+	n->next = t->buckets[hash & (t->n_buckets - 1)];
+	t->buckets[hash & (t->n_buckets - 1)] = n;
+	*ret = n;
+	return 0;
+}
+
+int mc_nodes_get(struct mc_nodes *t, const struct mc_spot *s, struct mc_node **ret)
+{
+	uint64_t hash = spot_hash(s);
+	char *key = s->key != NULL ? strdup(s->key) : NULL;
 	struct mc_node *n;
 	int r = 0;
 
+	if (s->key != NULL && key == NULL)
+		return -ENOMEM;
 	mc_mutex_lock(&t->lock);
-	for (n = t->buckets[hash & (t->n_buckets - 1)]; n != NULL; n = n->next) {
-		if (n->hash == hash && n->kind == kind && n->entry == entry &&
-			mc_place_equal(n->place, place))
-			break;
-	}
+	n = find_spot_locked(t, s, hash);
 	if (n != NULL) {
 		n->refs++;
 	} else {
-		r = take_slot(t, &n);
-		if (r == 0) {
-			n->kind = kind;
-			n->entry = entry;
-			n->place = mc_place_ref(place);
-			n->hash = hash;
-			n->refs = 1;
-			n->last_mode = MC_MODE_NONE;
-			t->count++;
-			grow_buckets(t);
-			n->next = t->buckets[hash & (t->n_buckets - 1)];
-			t->buckets[hash & (t->n_buckets - 1)] = n;
-		}
+		r = add_locked(t, s, hash, key, &n);
+		key = r == 0 ? NULL : key;
 	}
 	mc_mutex_unlock(&t->lock);
+	free(key);
 	if (r == 0)
 		*ret = n;
 	return r;
@@ -157,7 +196,7 @@ struct mc_node *mc_nodes_find(struct mc_nodes *t, uint64_t id)
 	mc_mutex_lock(&t->lock);
 	if ((uint32_t)id != 0 && slot < t->next_slot) {
 		n = slot_node(t, slot);
-		if (n->refs == 0 || n->gen != id >> 32)
+		if (n->refs == 0 || mc_node_id(n) != id)
 			n = NULL;
 	}
 	mc_mutex_unlock(&t->lock);
@@ -181,18 +220,46 @@ static void unlink_node(struct mc_nodes *t, struct mc_node *n)
 	*p = n->next;
 }
 
+bool mc_nodes_has(struct mc_nodes *t, const struct mc_spot *s)
+{
+	bool has;
+
+	mc_mutex_lock(&t->lock);
+	has = find_spot_locked(t, s, spot_hash(s)) != NULL;
+	mc_mutex_unlock(&t->lock);
+	return has;
+}
+
+void mc_nodes_retire(struct mc_nodes *t, const struct mc_spot *s)
+{
+	struct mc_node *n;
+
+	mc_mutex_lock(&t->lock);
+	n = find_spot_locked(t, s, spot_hash(s));
+	if (n != NULL) {
+		unlink_node(t, n);
+		n->retired = true;
+	}
+	mc_mutex_unlock(&t->lock);
+}
+
 void mc_nodes_put(struct mc_nodes *t, struct mc_node *n, uint64_t refs)
 {
 	struct mc_place *place = NULL;
+	char *key = NULL;
 
 	mc_mutex_lock(&t->lock);
 	assert(n->refs >= refs);
 	n->refs -= refs;
 	if (n->refs == 0) {
 		assert(atomic_load(&n->opened) == NULL);
-		unlink_node(t, n);
+		if (!n->retired)
+			unlink_node(t, n);
+		n->retired = false;
 		place = n->place;
 		n->place = NULL;
+		key = n->key;
+		n->key = NULL;
 		n->gen = (n->gen + 1) & GEN_MASK;
 		n->entry = t->free_slot;
 		t->free_slot = n->slot;
@@ -200,6 +267,7 @@ void mc_nodes_put(struct mc_nodes *t, struct mc_node *n, uint64_t refs)
 	}
 	mc_mutex_unlock(&t->lock);
 	mc_place_unref(place);
+	free(key);
 }
 
 uint64_t mc_nodes_count(struct mc_nodes *t)
@@ -234,7 +302,8 @@ int mc_nodes_open(struct mc_nodes **ret)
 	t->free_slot = SLOT_NONE;
 	t->n_buckets = 1024;
 	t->buckets = calloc(t->n_buckets, sizeof(struct mc_node *));
-	r = t->buckets != NULL ? mc_nodes_get(t, MC_NODE_ROOT, NULL, 0, &root) : -ENOMEM;
+	r = t->buckets != NULL ? mc_nodes_get(t, &(struct mc_spot){.kind = MC_NODE_ROOT}, &root)
+			       : -ENOMEM;
 	if (r < 0) {
 		mc_nodes_close(t);
 		return r;
@@ -248,8 +317,10 @@ void mc_nodes_close(struct mc_nodes *t)
 {
 	if (t == NULL)
 		return;
-	for (uint32_t i = 0; i < t->next_slot; i++)
+	for (uint32_t i = 0; i < t->next_slot; i++) {
 		mc_place_unref(slot_node(t, i)->place);
+		free(slot_node(t, i)->key);
+	}
 	for (uint32_t i = 0; i < t->n_slabs; i++)
 		free(t->slabs[i]);
 	free(t->slabs);

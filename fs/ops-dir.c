@@ -12,6 +12,7 @@
 
 #include "fs/generated.h"
 #include "fs/kv.h"
+#include "fs/tiers.h"
 #include "fs/tree.h"
 #include "manifest/views.h"
 
@@ -84,6 +85,10 @@ void mc_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct mc_node *n;
 
 	fi->fh = 0;
+	if (mc_tiers_has(ino)) {
+		mc_tierop_opendir(req, ino, fi);
+		return;
+	}
 	if (mc_kvfs_has(ino) || mc_generated_has(ino)) {
 		fuse_reply_open(req, fi);
 		return;
@@ -251,6 +256,10 @@ void mc_op_readdir(
 		mc_kvop_readdir(req, ino, size, off, false);
 		return;
 	}
+	if (mc_tiers_has(ino)) {
+		mc_tierop_readdir(req, ino, size, off, fi, false);
+		return;
+	}
 	if (mc_generated_has(ino)) {
 		mc_genop_readdir(req, ino, size, off, false);
 		return;
@@ -263,6 +272,10 @@ void mc_op_readdirplus(
 {
 	if (mc_kvfs_has(ino)) {
 		mc_kvop_readdir(req, ino, size, off, true);
+		return;
+	}
+	if (mc_tiers_has(ino)) {
+		mc_tierop_readdir(req, ino, size, off, fi, true);
 		return;
 	}
 	if (mc_generated_has(ino)) {

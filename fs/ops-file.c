@@ -11,6 +11,7 @@
 #include "fs/kv.h"
 #include "fs/log.h"
 #include "fs/mode.h"
+#include "fs/tiers.h"
 #include "fs/ops-draft.h"
 #include "manifest/path.h"
 
@@ -44,6 +45,10 @@ void mc_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	if (mc_dop_open(req, ino, fi))
 		return;
+	if (mc_tiers_has(ino)) {
+		fuse_reply_err(req, EACCES);
+		return;
+	}
 	if (mc_generated_has(ino)) {
 		mc_genop_open(req, ino, fi);
 		return;

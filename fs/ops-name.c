@@ -9,6 +9,7 @@
 #include "fs/generated.h"
 #include "fs/kv.h"
 #include "fs/ops-draft.h"
+#include "fs/tiers.h"
 #include "fs/tree.h"
 #include "manifest/views.h"
 
@@ -246,6 +247,10 @@ void mc_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		mc_kvop_lookup(req, parent, name);
 		return;
 	}
+	if (mc_tiers_has(parent)) {
+		mc_tierop_lookup(req, parent, name);
+		return;
+	}
 	if (mc_generated_has(parent)) {
 		mc_genop_lookup(req, parent, name);
 		return;
@@ -311,6 +316,10 @@ void mc_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	if (mc_kvfs_has(ino)) {
 		mc_kvop_getattr(req, ino);
+		return;
+	}
+	if (mc_tiers_has(ino)) {
+		mc_tierop_getattr(req, ino);
 		return;
 	}
 	if (mc_generated_has(ino)) {

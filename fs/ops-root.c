@@ -6,6 +6,7 @@
 
 #include "fs/generated.h"
 #include "fs/kv.h"
+#include "fs/tiers.h"
 #include "fs/tree.h"
 
 static const struct {
@@ -17,6 +18,7 @@ static const struct {
 	{"checkpoints", MC_NODE_CHECKPOINTS},
 	{"views", MC_NODE_VIEWS},
 	{"layouts", MC_NODE_LAYOUTS},
+	{"tiers", MC_NODE_TIERS, mc_tierop_lookup_root},
 	{"kv", .lookup = mc_kvop_lookup_root, .ino = MC_KVFS_ROOT_ID},
 	{MC_GENERATED_NAME, .lookup = mc_genop_lookup_root, .ino = MC_GENERATED_ROOT_ID},
 };
@@ -49,7 +51,7 @@ void mc_root_list(struct mc_fs *fs, struct mc_page *p, off_t off)
 {
 	for (size_t i = (size_t)off; i < N_TOPS; i++) {
 		const struct mc_spot s = {.kind = tops[i].kind};
-		uint64_t ino = tops[i].lookup != NULL ? tops[i].ino : mc_tree_ino(&s);
+		uint64_t ino = tops[i].ino != 0 ? tops[i].ino : mc_tree_ino(&s);
 
 		if (is_there(fs, i) &&
 			!mc_page_put_bare(p, tops[i].name, S_IFDIR, ino, (off_t)i + 3))

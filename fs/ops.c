@@ -12,6 +12,7 @@
 
 #include "fs/kv.h"
 #include "fs/ops-draft.h"
+#include "fs/tiers.h"
 
 int mc_ops_errno(int r)
 {
@@ -67,6 +68,10 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 		mc_kvop_unlink(req, parent, name);
 		return;
 	}
+	if (mc_tiers_has(parent)) {
+		mc_tierop_remove(req, parent, name, false);
+		return;
+	}
 	if (!mc_dop_unlink(req, parent, name))
 		fuse_reply_err(req, EROFS);
 }
@@ -75,6 +80,10 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	if (mc_kvfs_has(parent)) {
 		mc_kvop_rmdir(req, parent, name);
+		return;
+	}
+	if (mc_tiers_has(parent)) {
+		mc_tierop_remove(req, parent, name, true);
 		return;
 	}
 	fuse_reply_err(req, EROFS);
@@ -144,11 +153,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 static void op_setxattr(
 	fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
 {
-	if (mc_kvfs_has(ino)) {
-		mc_kvop_setxattr(req, ino, name, value, size);
-		return;
-	}
-	fuse_reply_err(req, mc_dop_is_draft(req, ino) ? ENOTSUP : EROFS);
+	mc_op_setxattr(req, ino, name, value, size);
 }
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)

@@ -46,4 +46,6 @@ void mc_op_statfs(fuse_req_t req, fuse_ino_t ino);
 void mc_space_refresh(struct mc_fs *fs); /* have the numbers renewed in the background where old */
 /* xattr.c */
 void mc_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+void mc_op_setxattr(
+	fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size);
 void mc_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);

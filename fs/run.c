@@ -28,6 +28,7 @@
 #include "fs/mode.h"
 #include "fs/mountpoint.h"
 #include "fs/ops.h"
+#include "fs/reason.h"
 #include "fs/session.h"
 #include "fs/signals.h"
 #include "fs/status.h"
@@ -36,6 +37,7 @@
 
 #define MS UINT64_C(1000000)
 #define TICK_MS 250
+#define END_MS 1000
 #define MAX_THREADS 4u
 #define WORK_THREADS 2
 /*
@@ -46,6 +48,8 @@
  */
 #define READAHEAD_KB 1024
 #define WORK_QUEUE 256
+#define ADMIN_THREADS 4
+#define ADMIN_QUEUE 4096
 
 /* Tells the caller how the mount is. */
 static void tell(struct mc_fs *fs, enum mc_fs_news news)
@@ -162,7 +166,13 @@ static int fs_open(struct mc_fs *fs, struct mc_err *err)
 	if (r == 0)
 		r = mc_handles_open(&fs->handles);
 	if (r == 0)
+		r = mc_reasons_open(&fs->reasons);
+	if (r == 0)
 		r = mc_work_open(WORK_THREADS, WORK_QUEUE, &fs->work);
+	if (r == 0)
+		r = mc_work_open(ADMIN_THREADS, ADMIN_QUEUE, &fs->admin);
+	if (r == 0)
+		r = mc_work_open(1, WORK_QUEUE, &fs->warm);
 	if (r == 0)
 		r = open_names(fs);
 	if (r == 0)
@@ -184,6 +194,7 @@ static void fs_close(struct mc_fs *fs)
 	if (fs->se != NULL)
 		fuse_session_destroy(fs->se);
 	mc_handles_close(fs->handles);
+	mc_reasons_close(fs->reasons);
 	mc_names_close(fs->names);
 	mc_drafts_close(fs->drafts);
 	mc_kvfs_close(fs->kvfs);
@@ -283,6 +294,20 @@ static void open_control(struct mc_fs *fs)
 			fs->opts->control_dir, strerror(-r));
 }
 
+/* The others ask what runs on fs->work. */
+static int close_pools(struct mc_fs *fs, uint64_t deadline_ns)
+{
+	struct mc_work *const pools[] = {fs->warm, fs->admin, fs->work};
+	int r = 0;
+
+	for (size_t i = 0; i < sizeof(pools) / sizeof(*pools); i++) {
+		int r2 = mc_work_close(pools[i], deadline_ns);
+
+		r = r < 0 ? r : r2;
+	}
+	return r;
+}
+
 /* Steps 1 to 6 of the order above. */
 static int stop(struct mc_fs *fs, struct mc_loop *loop)
 {
@@ -299,9 +324,12 @@ static int stop(struct mc_fs *fs, struct mc_loop *loop)
 	mc_nodes_each(fs->nodes, drop_opened, fs);
 	kv = mc_kvfs_stop(fs->kvfs, deadline);
 	fuse_session_unmount(fs->se);
+	/* The kernel may have had a million inodes to drop; threads that only have to end may. */
+	now = mc_now_ns();
+	deadline = deadline > now + END_MS * MS ? deadline : now + END_MS * MS;
 	r = mc_calls_wait(&fs->calls, deadline);
 	r = kv < 0 ? kv : control < 0 ? control : r;
-	r2 = mc_work_close(fs->work, deadline);
+	r2 = close_pools(fs, deadline);
 	r = r < 0 ? r : r2;
 	log_end(fs, r == 0);
 	return r;
@@ -353,7 +381,7 @@ int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err)
 		r = mc_signals_open(&s);
 	if (r < 0) {
 		mc_kvfs_stop(fs->kvfs, UINT64_MAX);
-		mc_work_close(fs->work, UINT64_MAX);
+		close_pools(fs, UINT64_MAX);
 		fs_close(fs);
 		return r;
 	}
@@ -361,7 +389,7 @@ int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err)
 	if (r == 0)
 		r = run(fs, &s, err);
 	else if (mc_kvfs_stop(fs->kvfs, UINT64_MAX) == 0)
-		mc_work_close(fs->work, UINT64_MAX);
+		close_pools(fs, UINT64_MAX);
 	mc_signals_close(&s);
 	if (r != -ETIMEDOUT)
 		fs_close(fs);

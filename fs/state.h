@@ -43,7 +43,10 @@ struct mc_fs {
 	struct fuse_session *se;
 	struct mc_nodes *nodes;
 	struct mc_handles *handles;
+	struct mc_reasons *reasons;
 	struct mc_work *work;
+	struct mc_work *warm;  /* what is brought in on order, for as long as it takes */
+	struct mc_work *admin; /* evictions, and what of tiers/ waits for the catalogue */
 	struct mc_names *names;
 	struct mc_views *views;
 	struct mc_drafts *drafts;

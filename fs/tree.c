@@ -6,6 +6,7 @@
  *   /views/<org>/<model>@<rev>/<layout>/…  its tensors cut for that layout; files, or a directory
  *                                       of files for each rank
  *   /layouts/<name>.json                registered layouts, and drafts
+ *   /tiers/<tier>/…                     what a tier holds: tiers.c
  */
 #include "fs/tree.h"
 
@@ -152,7 +153,13 @@ void mc_tree_attr(const struct mc_fs *fs, const struct mc_spot *s, size_t link_l
 		st->st_mode = S_IFDIR | 0555;
 		break;
 	case MC_NODE_LAYOUTS:
+	case MC_NODE_TIERS:
+	case MC_NODE_TIER:
+	case MC_NODE_KV_DIR:
 		st->st_mode = S_IFDIR | 0755;
+		break;
+	case MC_NODE_KV_FILE:
+		st->st_mode = S_IFREG | 0200;
 		break;
 	case MC_NODE_DRAFT:
 		draft_attr(fs, s->entry, st);
@@ -198,7 +205,7 @@ double mc_tree_negative_timeout(const struct mc_spot *dir)
 int mc_tree_entry_param(struct mc_fs *fs, const struct mc_spot *s, size_t link_len,
 	struct fuse_entry_param *e, struct mc_node **ret)
 {
-	int r = mc_nodes_get(fs->nodes, s->kind, s->place, s->entry, ret);
+	int r = mc_nodes_get(fs->nodes, s, ret);
 
 	if (r < 0)
 		return r;

@@ -6,18 +6,6 @@
 
 #include <sys/stat.h>
 
-/* A spot in the tree, whether or not there is a node for it. place is borrowed. */
-struct mc_spot {
-	enum mc_node_kind kind;
-	struct mc_place *place;
-	uint32_t entry;
-};
-
-static inline struct mc_spot mc_spot_of(const struct mc_node *n)
-{
-	return (struct mc_spot){.kind = n->kind, .place = n->place, .entry = n->entry};
-}
-
 /*
  * Inode number: from the identity, the same on every node and after every restart. Files with the
  * same bytes share it; whatever else is numbered by its path.

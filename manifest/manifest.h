@@ -51,6 +51,14 @@ struct mc_entry {
 	uint32_t first_child, n_children; /* DIR */
 };
 
+/* The identity of a FILE's bytes, which has a digest; size 0: no store knows it. */
+static inline void mc_entry_file_id(const struct mc_entry *e, struct mc_file_id *ret)
+{
+	*ret = (struct mc_file_id){.size = e->digest != NULL ? e->size : 0};
+	if (e->digest != NULL)
+		__builtin_memcpy(ret->digest, e->digest, MC_SHA256_SIZE);
+}
+
 uint32_t mc_manifest_entries(const struct mc_manifest *m);
 void mc_manifest_entry(const struct mc_manifest *m, uint32_t entry, struct mc_entry *ret);
 /* Child by name (binary search); -ENOENT, -ENOTDIR. */

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-#define BATCH 128
+#define BATCH 128 /* entries copied in one go */
+#define SCAN 8192 /* entries looked at in one go */
 
 void kv_attr_locked(const struct kv_object *obj, struct mc_kv_attr *ret)
 {
@@ -20,6 +21,7 @@ void kv_attr_locked(const struct kv_object *obj, struct mc_kv_attr *ret)
 		.state = obj->state,
 		.dram = obj->res != NULL && obj->res->ready ? obj->size : 0,
 		.nvme = obj->loc.segment != 0 ? obj->size : 0,
+		.tiers = kv_tiers(obj),
 		.remotes = obj->remotes,
 		.hits = obj->hits,
 		.pinned = (obj->flags & KV_PINNED) != 0,
@@ -59,64 +61,119 @@ struct entry {
 	char name[256];
 };
 
-/* The next entries of a directory from seq on, copied: no call out under the lock. */
-static int64_t copy_entries(struct mc_kv *kv, const char *key, uint64_t seq, struct entry *out)
+/* A directory being listed. */
+struct listing {
+	const char *key;
+	unsigned tiers; /* only objects that lie in one of these, bits as in mc_kv_attr; 0 = all */
+	uint64_t seq;   /* where to go on */
+	bool more;
+	struct entry entries[BATCH];
+};
+
+static void copy_child(uintptr_t child, struct entry *out)
+{
+	if ((child & 1) != 0) {
+		const struct kv_dir *sub = (const struct kv_dir *)(child & ~(uintptr_t)3);
+
+		kv_dir_attr_locked(sub, &out->attr);
+		memcpy(out->name, sub->name, sub->name_len + 1u);
+		out->next = sub->seq + 1;
+	} else {
+		const struct kv_object *obj = (const struct kv_object *)child;
+
+		kv_attr_locked(obj, &out->attr);
+		memcpy(out->name, obj->name, obj->name_len + 1u);
+		out->next = obj->seq + 1;
+	}
+}
+
+static bool is_listed(const struct listing *l, uintptr_t child)
+{
+	if ((child & 3) != 0)
+		return (child & 2) == 0;
+	return l->tiers == 0 || (kv_tiers((const struct kv_object *)child) & l->tiers) != 0;
+}
+
+/* The next entries, copied: no call out under the lock, and not too long under it. */
+static int64_t copy_entries(struct mc_kv *kv, struct listing *l)
 {
 	struct kv_dir *d;
 	int64_t n = 0;
+	uint32_t i, end;
 
 	mc_mutex_lock(&kv->lock);
-	d = kv_index_dir(kv->index, key, strlen(key));
-	if (d == NULL)
-		n = *key != '\0' && kv_index_find(kv->index, key) != NULL ? -ENOTDIR : -ENOENT;
-	for (uint32_t i = d != NULL ? kv_dir_from(d, seq) : 0; d != NULL && i < d->n && n < BATCH;
-		i++) {
-		uintptr_t c = d->child[i];
-
-		if ((c & 2) != 0)
-			continue;
-		if ((c & 1) != 0) {
-			const struct kv_dir *sub = (const struct kv_dir *)(c & ~(uintptr_t)3);
-
-			kv_dir_attr_locked(sub, &out[n].attr);
-			memcpy(out[n].name, sub->name, sub->name_len + 1u);
-			out[n].next = sub->seq + 1;
-		} else {
-			const struct kv_object *obj = (const struct kv_object *)c;
-
-			kv_attr_locked(obj, &out[n].attr);
-			memcpy(out[n].name, obj->name, obj->name_len + 1u);
-			out[n].next = obj->seq + 1;
-		}
-		n++;
+	d = kv_index_dir(kv->index, l->key, strlen(l->key));
+	if (d == NULL) {
+		n = *l->key != '\0' && kv_index_find(kv->index, l->key) != NULL ? -ENOTDIR
+										: -ENOENT;
+		l->more = false;
+		mc_mutex_unlock(&kv->lock);
+		return n;
 	}
+	i = kv_dir_from(d, l->seq);
+	end = d->n - i > SCAN ? i + SCAN : d->n;
+	for (; i < end && n < BATCH; i++) {
+		if (is_listed(l, d->child[i]))
+			copy_child(d->child[i], &l->entries[n++]);
+		l->seq = kv_child_seq(d->child[i]) + 1;
+	}
+	l->more = i < d->n;
 	mc_mutex_unlock(&kv->lock);
 	return n;
+}
+
+static int list(struct mc_kv *kv, struct listing *l, uint64_t *cursor,
+	int (*each)(void *ctx, const char *name, const struct mc_kv_attr *attr, uint64_t next),
+	void *ctx)
+{
+	int64_t n;
+	int r = 0;
+
+	do {
+		n = copy_entries(kv, l);
+		for (int64_t i = 0; i < n && r == 0; i++) {
+			const struct entry *e = &l->entries[i];
+
+			r = each(ctx, e->name, &e->attr, e->next);
+			if (r == 0)
+				*cursor = e->next;
+		}
+	} while (l->more && r == 0);
+	return n < 0 ? (int)n : 0;
+}
+
+static int list_key(struct mc_kv *kv, const char *key, unsigned tiers, uint64_t *cursor,
+	int (*each)(void *ctx, const char *name, const struct mc_kv_attr *attr, uint64_t next),
+	void *ctx)
+{
+	struct listing *l;
+	int r;
+
+	if (*key != '\0' && kv_key_check(key) < 0)
+		return -ENOENT;
+	l = malloc(sizeof(*l));
+	if (l == NULL)
+		return -ENOMEM;
+	l->key = key;
+	l->tiers = tiers;
+	l->seq = *cursor;
+	r = list(kv, l, cursor, each, ctx);
+	free(l);
+	return r;
 }
 
 int mc_kv_list(struct mc_kv *kv, const char *key, uint64_t *cursor,
 	int (*each)(void *ctx, const char *name, const struct mc_kv_attr *attr, uint64_t next),
 	void *ctx)
 {
-	struct entry *entries;
-	int64_t n;
-	int r = 0;
+	return list_key(kv, key, 0, cursor, each, ctx);
+}
 
-	if (*key != '\0' && kv_key_check(key) < 0)
-		return -ENOENT;
-	entries = malloc(BATCH * sizeof(*entries));
-	if (entries == NULL)
-		return -ENOMEM;
-	do {
-		n = copy_entries(kv, key, *cursor, entries);
-		for (int64_t i = 0; i < n && r == 0; i++) {
-			r = each(ctx, entries[i].name, &entries[i].attr, entries[i].next);
-			if (r == 0)
-				*cursor = entries[i].next;
-		}
-	} while (n == BATCH && r == 0);
-	free(entries);
-	return n < 0 ? (int)n : 0;
+int mc_kv_list_in(struct mc_kv *kv, const char *key, enum mc_tier tier, uint64_t *cursor,
+	int (*each)(void *ctx, const char *name, const struct mc_kv_attr *attr, uint64_t next),
+	void *ctx)
+{
+	return list_key(kv, key, 1u << tier, cursor, each, ctx);
 }
 
 int mc_kv_pin(struct mc_kv *kv, const char *key, bool pinned)

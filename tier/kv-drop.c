@@ -153,18 +153,6 @@ struct looking {
 	unsigned left; /* entries to look at */
 };
 
-static bool object_lies_in(const struct kv_object *obj, enum mc_tier tier)
-{
-	switch (tier) {
-	case MC_TIER_DRAM:
-		return obj->res != NULL && obj->res->ready;
-	case MC_TIER_NVME:
-		return obj->loc.segment != 0;
-	default:
-		return obj->remotes > 0;
-	}
-}
-
 /* Recursion is as deep as a key has components, 2,048 at most. */
 static bool dir_holds(const struct kv_dir *d, struct looking *l)
 {
@@ -177,7 +165,7 @@ static bool dir_holds(const struct kv_dir *d, struct looking *l)
 		if ((c & 2) != 0)
 			continue;
 		if ((c & 1) != 0 ? dir_holds((const struct kv_dir *)(c & ~(uintptr_t)3), l)
-				 : object_lies_in((const struct kv_object *)c, l->tier))
+				 : (kv_tiers((const struct kv_object *)c) >> l->tier & 1) != 0)
 			return true;
 	}
 	return false;

@@ -311,6 +311,7 @@ static inline const uint32_t *kv_crcs(const struct kv_object *obj)
 	return obj->size <= MC_BLOCK_SIZE ? &obj->crc.one : obj->crc.many;
 }
 
+uint64_t kv_child_seq(uintptr_t child);
 /* First child at or after seq. */
 uint32_t kv_dir_from(const struct kv_dir *d, uint64_t seq);
 
@@ -480,6 +481,14 @@ int kv_work_open(unsigned n_threads, struct kv_work **ret);
 /* Runs fn(ctx) on one of them. -ENOMEM, -ESHUTDOWN: it will not run. */
 int kv_work_add(struct kv_work *w, void (*fn)(void *ctx), void *ctx);
 void kv_work_close(struct kv_work *w); /* after everything queued has run; NULL allowed */
+
+/* Bits 1 << enum mc_tier. */
+static inline unsigned kv_tiers(const struct kv_object *obj)
+{
+	return (unsigned)(obj->res != NULL && obj->res->ready) << MC_TIER_DRAM |
+		(unsigned)(obj->loc.segment != 0) << MC_TIER_NVME |
+		(unsigned)(obj->remotes > 0) << MC_TIER_REMOTE;
+}
 
 /* ---- kv-evict.c */
 /* [blocks] See mc_kv_evict_from; the caller has a reference. */

@@ -76,7 +76,7 @@ struct kv_object *kv_index_find(struct kv_index *ix, const char *key)
 
 /* ---- children of a directory */
 
-static uint64_t child_seq(uintptr_t c)
+uint64_t kv_child_seq(uintptr_t c)
 {
 	if ((c & 2) != 0)
 		return c >> 2;
@@ -92,7 +92,7 @@ uint32_t kv_dir_from(const struct kv_dir *d, uint64_t seq)
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
 
-		if (child_seq(d->child[mid]) < seq)
+		if (kv_child_seq(d->child[mid]) < seq)
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -121,7 +121,7 @@ static void remove_child(struct kv_dir *d, uint64_t seq)
 {
 	uint32_t at = kv_dir_from(d, seq), n = 0;
 
-	assert(at < d->n && child_seq(d->child[at]) == seq);
+	assert(at < d->n && kv_child_seq(d->child[at]) == seq);
 	d->child[at] = seq << 2 | 2;
 	d->live--;
 	if (d->n < 64 || d->live > d->n / 2)

@@ -59,6 +59,7 @@ struct mc_kv_attr {
 	uint64_t ino; /* stable for the version (or the directory) */
 	enum mc_kv_state state;
 	uint64_t dram, nvme; /* bytes resident */
+	unsigned tiers;      /* those that have it: bits 1 << enum mc_tier; empty objects too */
 	unsigned remotes;    /* copies */
 	uint64_t hits;
 	bool pinned;
@@ -78,6 +79,10 @@ void mc_kv_ask(struct mc_kv *kv, const char *key,
  * stable order, until it returns non-zero; *cursor is the position after the last one it took.
  * -ENOENT, -ENOTDIR. */
 int mc_kv_list(struct mc_kv *kv, const char *key, uint64_t *cursor,
+	int (*each)(void *ctx, const char *name, const struct mc_kv_attr *attr, uint64_t next),
+	void *ctx);
+/* The same without the objects that do not lie in the tier. */
+int mc_kv_list_in(struct mc_kv *kv, const char *key, enum mc_tier tier, uint64_t *cursor,
 	int (*each)(void *ctx, const char *name, const struct mc_kv_attr *attr, uint64_t next),
 	void *ctx);
 int mc_kv_mkdir(struct mc_kv *kv, const char *key);
@@ -163,6 +168,10 @@ static inline int mc_kv_evict(struct mc_kv *kv, const char *key)
 /* Whether directory key, or one below it, holds an object that lies in the tier; true also when
  * that is not found out within 65,536 entries. */
 bool mc_kv_dir_holds(struct mc_kv *kv, const char *key, enum mc_tier tier);
+static inline bool mc_kv_attr_in(const struct mc_kv_attr *a, enum mc_tier tier)
+{
+	return (a->tiers >> tier & 1) != 0;
+}
 static inline uint64_t mc_kv_attr_bytes(const struct mc_kv_attr *a, enum mc_tier tier)
 {
 	return tier == MC_TIER_DRAM    ? a->dram

@@ -125,6 +125,10 @@ int mc_store_evict(
 	int r;
 
 	*ret_why = NULL;
+	if (tier == MC_TIER_REMOTE) {
+		*ret_why = "it is the last good copy; mooncakefs rm removes a revision";
+		return -EBUSY;
+	}
 	mc_mutex_lock(&s->lock);
 	f = mc_file_find_locked(s, id);
 	if (f != NULL)

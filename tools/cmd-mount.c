@@ -310,6 +310,7 @@ static int serve(struct mount *m, struct mc_err *err)
 		.fuse_options = mc_options_flag(m->o, MC_OPT_ALLOW_OTHER) && geteuid() != 0
 			? "allow_other"
 			: NULL,
+		.hide_xattrs = mc_options_flag(m->o, MC_OPT_HIDE_XATTRS),
 		.no_passthrough = mc_options_flag(m->o, MC_OPT_NO_PASSTHROUGH),
 		.request_deadline_ms = (unsigned)mc_options_number(m->o, MC_OPT_DEADLINE) * 2000,
 		.stop_deadline_ms = m->stop_s * 1000 / 3,

@@ -1,0 +1,80 @@
+/* Requests about spots on the administrator's pool. */
+#include "fs/spot-job.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/work.h"
+
+static void job_free(struct mc_spot_job *job)
+{
+	mc_place_unref(job->spot.place);
+	free((void *)(uintptr_t)job->spot.key);
+	free(job);
+}
+
+struct mc_spot_job *mc_spot_job_new(fuse_req_t req, const struct mc_spot *s, const char *name,
+	void (*run)(struct mc_spot_job *job))
+{
+	struct mc_fs *fs = fuse_req_userdata(req);
+	struct mc_spot_job *job = calloc(1, sizeof(*job));
+
+	if (job == NULL || (name != NULL && strlen(name) >= sizeof(job->name))) {
+		fuse_reply_err(req, job == NULL ? ENOMEM : ENAMETOOLONG);
+		free(job);
+		return NULL;
+	}
+	job->fs = fs;
+	job->spot = *s;
+	job->spot.place = mc_place_ref(s->place);
+	job->spot.key = s->key != NULL ? strdup(s->key) : NULL;
+	job->run = run;
+	if (name != NULL)
+		strcpy(job->name, name);
+	if (s->key != NULL && job->spot.key == NULL) {
+		fuse_reply_err(req, ENOMEM);
+		job_free(job);
+		return NULL;
+	}
+	mc_call_begin(&fs->calls, &job->call, req);
+	return job;
+}
+
+static void run_job(void *arg)
+{
+	struct mc_spot_job *job = arg;
+
+	job->run(job);
+}
+
+void mc_spot_job_start(struct mc_spot_job *job, struct mc_work *pool)
+{
+	int r = mc_work_submit(pool, run_job, job);
+
+	if (r < 0)
+		mc_spot_job_err(job, r == -EBUSY ? -EBUSY : -EIO);
+}
+
+fuse_req_t mc_spot_job_take(struct mc_spot_job *job)
+{
+	return mc_call_take(&job->call);
+}
+
+void mc_spot_job_err(struct mc_spot_job *job, int r)
+{
+	fuse_req_t req = mc_spot_job_take(job);
+	bool known = r == 0 || r == -EBUSY || r == -ENOENT || r == -EISDIR || r == -ENOTDIR ||
+		r == -ENOTEMPTY || r == -ENAMETOOLONG || r == -ENOSPC || r == -EOPNOTSUPP ||
+		r == -ENODATA || r == -ERANGE;
+
+	if (req != NULL)
+		fuse_reply_err(req, known ? -r : EIO);
+	mc_spot_job_end(job);
+}
+
+void mc_spot_job_end(struct mc_spot_job *job)
+{
+	mc_call_end(&job->call);
+	job_free(job);
+}
