@@ -335,28 +335,27 @@ void mc_names_ask(struct mc_names *ns, const struct mc_question *q, bool fresh, 
 	mc_answer_unref(give);
 }
 
-/* "<model>@<rev>/<layout>", or that and a rank. */
-static bool is_view_of(const char *name, const char *layout)
+/* Whether name is first, or goes on after it with sep. */
+static bool begins(const char *name, const char *first, char sep)
 {
-	const char *at = strchr(name, '/');
-	size_t len = strlen(layout);
+	size_t len = strlen(first);
 
-	return at != NULL && strncmp(at + 1, layout, len) == 0 &&
-		(at[1 + len] == '\0' || at[1 + len] == '/');
+	return strncmp(name, first, len) == 0 && (name[len] == '\0' || name[len] == sep);
 }
 
 static bool tells_of(const struct item *it, const char *layout)
 {
-	size_t len = strlen(layout);
+	const char *at;
 
 	switch (it->topic) {
 	case MC_TOPIC_DOCS:
 	case MC_TOPIC_FITS:
 		return true;
 	case MC_TOPIC_DOC:
-		return strncmp(it->name, layout, len) == 0 && it->name[len] == '.';
+		return begins(it->name, layout, '.');
 	case MC_TOPIC_VIEW:
-		return is_view_of(it->name, layout);
+		at = strchr(it->name, '/');
+		return at != NULL && begins(at + 1, layout, '/');
 	default:
 		return false;
 	}
@@ -403,9 +402,9 @@ void mc_names_misfit(struct mc_names *ns, const char *org, const char *rev, char
 	mc_mutex_lock(&ns->lock);
 	for (struct item *it = ns->first; it != NULL && out[0] == '\0'; it = it->next) {
 		if (it->topic == MC_TOPIC_VIEW && it->answer != NULL && it->answer->why != NULL &&
-			strcmp(it->org, org) == 0 && strncmp(it->name, rev, len) == 0 &&
-			it->name[len] == '/')
-			snprintf(out, size, "%s: %s", it->name + len + 1, it->answer->why);
+			strcmp(it->org, org) == 0 && begins(it->name, rev, '/'))
+			snprintf(out, size, "%s: %s",
+				it->name[len] != '\0' ? it->name + len + 1 : "", it->answer->why);
 	}
 	mc_mutex_unlock(&ns->lock);
 }

@@ -11,7 +11,7 @@ mount_start --dram 128MiB || fail 'mount'
 
 checks() { python3 -B "$mount_lib/layout_checks.py" "$1" "$mnt" "$MC_TMP" || fail "$1"; }
 
-for name in closed renamed shell whole_or_not refused too_large never_changes temporary killed misfits; do
+for name in closed renamed shell whole_or_not refused too_large never_changes temporary killed misfits others outage; do
 	checks $name
 done
 logged layout-refused name=\"bad.json\" /rules/0/split/0 'no axis "ep"'

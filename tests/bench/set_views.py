@@ -133,8 +133,8 @@ def materialised(bench, table, remote, rounds):
 
 def cold(bench, table, proxy, size, rounds):
     """Eight processes read a rank each; the proxy counts what the server sent."""
-    def remote_bytes(dram):
-        with Mount(bench, proxy.url, "--dram", str(dram), "--kv-dram", "0") as m:
+    def remote_bytes(dram, *more):
+        with Mount(bench, proxy.url, "--dram", str(dram), "--kv-dram", "0", *more) as m:
             paths = [_rank(m, MODEL, rank, "all") for rank in range(TP)]
             for path in paths:
                 os.stat(path)
@@ -149,6 +149,16 @@ def cold(bench, table, proxy, size, rounds):
                 "MiB", 1.05, at_least=False)
     half = [ours / unique for ours, unique in (remote_bytes(size // 2) for _ in range(rounds))]
     table.values("the same with DRAM for half of the model", half, "")
+
+    def with_nvme():
+        tier = bench.folder("nvme")
+        try:
+            return remote_bytes(size // 2, "--nvme", f"{tier},{4 * size}")
+        finally:
+            shutil.rmtree(tier)
+
+    table.pairs("the same with NVMe for the rest", [with_nvme() for _ in range(rounds)], "MiB", 1.05,
+                at_least=False)
 
 
 def views(bench, table, rounds, scale):

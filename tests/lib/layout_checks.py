@@ -232,6 +232,38 @@ def check_temporary(t):
         os.unlink(t.at(f".o{i}"))
 
 
+def check_others(t):
+    """Only the daemon's user writes layouts."""
+    folder = os.open(t.layouts, os.O_RDONLY)
+    pid = os.fork()
+    if pid == 0:
+        os.setuid(65534)
+        got = [error_of(lambda: os.open("mine.json", os.O_WRONLY | os.O_CREAT, dir_fd=folder)),
+               error_of(lambda: os.unlink("closed.json", dir_fd=folder)),
+               error_of(lambda: os.open("closed.json", os.O_RDONLY, dir_fd=folder))]
+        os._exit(got != ["EACCES", "EACCES", None])
+    expect("another user", os.waitpid(pid, 0)[1], 0)
+    os.close(folder)
+
+
+def check_outage(t):
+    """While the remote cannot take it close fails, and says why; nothing is half there afterwards."""
+    fd = os.open(t.at("outage.json"), os.O_WRONLY | os.O_CREAT, 0o644)
+    os.write(fd, text("outage"))
+    os.rename(t.remote, t.remote + ".away")
+    with open(t.remote, "w", encoding="utf-8"):
+        pass  # no directory
+    try:
+        expect("close", error_of(os.close, fd) in (None, "EINVAL"), False)
+        expect("reason", t.why().startswith("outage.json: "), True)
+    finally:
+        os.unlink(t.remote)
+        os.rename(t.remote + ".away", t.remote)
+    t.is_not_there("outage")
+    put(t.at("outage.json"), text("outage"))
+    t.is_there("outage", text("outage"))
+
+
 def check_killed(t):
     """A writer that dies in the middle leaves nothing."""
     r, w = os.pipe()
