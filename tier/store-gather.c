@@ -20,6 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define AHEAD 4         /* runs */
+#define AHEAD_BYTES 512 /* of a run; the hardware follows longer ones by itself */
+#define LINE 64
 #define STEPS 4 /* source blocks asked for at once, by one block that is synthesised */
 
 struct cursor {
@@ -77,6 +80,33 @@ static bool next_run(const struct mc_strides *s, struct cursor *c)
 	return false;
 }
 
+/* How many of the next runs of the innermost loop lie wholly before end, a run beginning now. */
+static uint64_t whole_runs(const struct mc_strides *s, const struct cursor *c, uint64_t end)
+{
+	uint64_t left, fit;
+
+	if (s->rank == 0 || c->in_run > 0 || end - c->run < s->inner)
+		return 0;
+	left = s->count[s->rank - 1] - c->index[s->rank - 1];
+	fit = (end - c->run - s->inner) / s->stride[s->rank - 1] + 1;
+	return left < fit ? left : fit;
+}
+
+/* Short runs are read faster when the memory is told a few of them ahead. */
+static void copy_runs(uint8_t *dst, const uint8_t *src, const struct mc_strides *s, uint64_t n)
+{
+	uint64_t stride = s->stride[s->rank - 1];
+
+	for (uint64_t i = 0; i < n; i++) {
+		if (i + AHEAD < n)
+			for (uint64_t k = 0; k < s->inner && k < AHEAD_BYTES; k += LINE)
+				__builtin_prefetch(src + AHEAD * stride + k);
+		memcpy(dst, src, s->inner);
+		dst += s->inner;
+		src += stride;
+	}
+}
+
 /*
  * Goes over all bytes from the cursor on that lie in the block the cursor is in; copies them to dst
  * from base, that block's bytes, unless base is NULL.
@@ -90,10 +120,19 @@ static void walk(const struct mc_plan *plan, struct cursor *c, uint8_t *dst, con
 	while (c->piece < plan->n && plan->pieces[c->piece].file == file) {
 		const struct mc_strides *s = &plan->pieces[c->piece].strides;
 		uint64_t from = c->run + c->in_run;
-		uint64_t n = s->inner - c->in_run;
+		uint64_t n = s->inner - c->in_run, runs;
 
 		if (from < start || from >= end)
 			return;
+		runs = whole_runs(s, c, end);
+		if (runs > 1) { /* all but the last, which ends like a run alone */
+			if (base != NULL)
+				copy_runs(dst + c->at, base + (from - start), s, runs - 1);
+			c->at += (runs - 1) * s->inner;
+			c->run += (runs - 1) * s->stride[s->rank - 1];
+			c->index[s->rank - 1] += runs - 1;
+			from = c->run;
+		}
 		if (n > end - from)
 			n = end - from;
 		if (base != NULL)
