@@ -14,6 +14,7 @@ VALUES = [
     0, 1, 2, 7, 64, 65, 256, 257, 1024, 1025, 3600, 3601, -1, 1 << 26, (1 << 26) - 1, 1 << 50, (1 << 50) + 1,
     1.5, True, False, None, [], {}, "", "x", "dram", "nvme", "remote", "dram|nvme", "1GiB", "1 GiB", "64MiB",
     "1.5GiB", "1.GiB", "12XB", "/n", "/n,800GiB", "/n,12XB", ",64MiB", "dir:/r",
+    ["dir:/r"], ["dir:/r", "dir:/s"], ["dir:/r", ""], ["dir:/r", 1],
 ]
 
 
@@ -28,6 +29,9 @@ def accepts(rule, value):
     if rule["type"] == "integer":
         return (isinstance(value, int) and not isinstance(value, bool)
                 and rule["minimum"] <= value <= rule["maximum"])
+    if rule["type"] == "array":
+        return (isinstance(value, list) and len(value) >= rule["minItems"]
+                and all(accepts(rule["items"], v) for v in value))
     return (isinstance(value, str) and len(value) >= rule.get("minLength", 0)
             and re.search(rule.get("pattern", ""), value) is not None)
 
@@ -57,7 +61,8 @@ class Schema(unittest.TestCase):
     def test_what_the_program_refuses_the_schema_refuses(self):
         """Values of a wrong type or outside the limits; the program also takes numbers as text."""
         for key, value in [("dram", "12XB"), ("dram", 1), ("depth", 257), ("depth", 0), ("kv-ack", "disk"),
-                           ("nvme", ",64MiB"), ("remote", ""), ("allow-other", 3), ("deadline", 3601), ("jobs", -1),
+                           ("nvme", ",64MiB"), ("remote", ""), ("remote", []), ("remote", ["dir:/r", ""]),
+                           ("allow-other", 3), ("deadline", 3601), ("jobs", -1),
                            ("connections", 1.5)]:
             self.assertFalse(self.program_accepts(key, value), f"{key}: {value!r}")
             self.assertFalse(accepts(self.schema["properties"][key], value), f"{key}: {value!r}")

@@ -66,6 +66,8 @@ static int set_key(struct mc_options *o, const struct mc_config_file *f, const c
 	snprintf(where, sizeof(where), "%.160s:%u: \"%s\"", f->path, line, key);
 	if (mc_option_table[id].type != MC_OPTION_TEXTS || !json_is_array(value))
 		return set_value(o, (enum mc_option_id)id, value, where, err);
+	if (json_array_size(value) == 0)
+		return mc_err_set(err, -EINVAL, "%s must not be an empty list", where);
 	for (size_t i = 0; i < json_array_size(value) && r == 0; i++)
 		r = set_value(o, (enum mc_option_id)id, json_array_get(value, i), where, err);
 	return r;
