@@ -79,7 +79,11 @@ struct walk {
 	uint64_t done_before; /* bytes of the paths dealt with */
 	size_t items;         /* paths dealt with */
 	uint64_t told_ns;     /* when the last progress was sent */
+	uint64_t next_ns;     /* when the rate allows the next read */
+	bool unsettled;       /* WARM on NVMe: the first time over the paths */
+	bool settling;        /* the second: all bytes were counted before */
 	bool gone;
+	bool *failed;     /* owned: paths that are not tried a second time */
 	json_t *failures; /* owned array of {"path", "error", "text"} */
 	json_t *figures;  /* owned array, RESIDENCY */
 };
@@ -101,7 +105,7 @@ static bool keep_on(void *ctx, uint64_t bytes_done)
 	struct walk *w = ctx;
 
 	w->gone = w->gone || !w->peer->waits(w->peer->ctx) ||
-		!tell_progress(w, w->done_before + bytes_done);
+		!tell_progress(w, w->done_before + (w->settling ? 0 : bytes_done));
 	return !w->gone;
 }
 
@@ -109,6 +113,8 @@ static int warm(struct walk *w, const struct mc_admin_file *f)
 {
 	struct mc_warm_opts opts = {.tier = w->q->tier,
 		.bytes_per_second = w->q->bytes_per_second,
+		.next_ns = &w->next_ns,
+		.unsettled = w->unsettled,
 		.keep_on = keep_on,
 		.ctx = w};
 
@@ -181,7 +187,7 @@ static int act(struct walk *w, const char *path, const char **ret_why)
 		r = residency(w, path, &f);
 		break;
 	}
-	w->done_before += f.size - f.holes;
+	w->done_before += w->settling ? 0 : f.size - f.holes;
 	mc_admin_close(&f);
 	return r;
 }
@@ -195,24 +201,48 @@ static void add_failure(struct walk *w, const char *path, int r, const char *why
 			name != NULL ? name : "EIO", "text", text_of(explain(r, why))));
 }
 
-/* A failure is told and the other paths go on. */
+/* Once over the paths. A failure is told and the others go on. */
+static void each_path(struct walk *w)
+{
+	for (w->items = 0; w->items < w->q->n_paths && !w->gone; w->items++) {
+		const char *why = NULL;
+		int r = w->failed[w->items] ? 0 : act(w, w->q->paths[w->items], &why);
+
+		if (r < 0 && !w->gone) {
+			add_failure(w, w->q->paths[w->items], r, why);
+			w->failed[w->items] = true;
+		}
+		keep_on(w, 0);
+	}
+}
+
+/* What goes to NVMe is read first and waited for afterwards, so that many small files share a sync.
+ */
 static void walk_paths(
 	struct mc_fs *fs, const struct mc_control_request *q, const struct mc_control_peer *peer)
 {
-	struct walk w = {
-		.fs = fs, .q = q, .peer = peer, .failures = json_array(), .figures = json_array()};
+	struct walk w = {.fs = fs,
+		.q = q,
+		.peer = peer,
+		.failed = calloc(q->n_paths, sizeof(*w.failed)),
+		.failures = json_array(),
+		.figures = json_array()};
 
-	for (; w.items < q->n_paths && !w.gone; w.items++) {
-		const char *why = NULL;
-		int r = act(&w, q->paths[w.items], &why);
-
-		if (r < 0 && !w.gone)
-			add_failure(&w, q->paths[w.items], r, why);
-		keep_on(&w, 0);
+	if (w.failed == NULL) {
+		mc_control_refuse(peer, -ENOMEM, "out of memory");
+	} else {
+		w.unsettled = q->command == MC_CONTROL_WARM && q->tier == MC_TIER_NVME;
+		if (w.unsettled)
+			each_path(&w);
+		w.settling = w.unsettled;
+		w.unsettled = false;
+		each_path(&w);
+		if (!w.gone)
+			accept_with(peer,
+				json_pack(
+					"{s:O, s:O}", "files", w.figures, "failures", w.failures));
 	}
-	if (!w.gone)
-		accept_with(
-			peer, json_pack("{s:O, s:O}", "files", w.figures, "failures", w.failures));
+	free(w.failed);
 	json_decref(w.figures);
 	json_decref(w.failures);
 }

@@ -138,6 +138,42 @@ START_TEST(a_caller_that_says_no_ends_it)
 }
 END_TEST
 
+START_TEST(a_rate_holds_across_files_and_many_share_one_wait)
+{
+	struct place p;
+	struct pattern pat[4];
+	struct mc_file *f[4];
+	uint64_t next_ns = 0, begun;
+	const char *const names[] = {"a", "b", "c", "d"};
+	struct mc_warm_opts opts = {.tier = MC_TIER_NVME,
+		.bytes_per_second = 4 * MIB,
+		.next_ns = &next_ns,
+		.unsettled = true};
+
+	place_make(&p);
+	for (int i = 0; i < 4; i++)
+		pat[i] = make_pattern(&p, names[i], MIB);
+	place_open(&p, 32 * MIB, 64 * MIB);
+	begun = mc_now_ns();
+	for (int i = 0; i < 4; i++) {
+		f[i] = file_open(&p, &pat[i]);
+		ck_assert_int_eq(mc_store_warm(f[i], &opts), 0);
+		ck_assert_uint_eq(residency(&p, f[i]).dram, MIB);
+	}
+	/* Only the first of four is free. */
+	ck_assert_uint_ge(mc_now_ns() - begun, UINT64_C(750000000));
+	opts.unsettled = false;
+	for (int i = 0; i < 4; i++) {
+		ck_assert_int_eq(mc_store_warm(f[i], &opts), 0);
+		ck_assert_uint_eq(residency(&p, f[i]).nvme, MIB);
+		mc_file_put(f[i]);
+	}
+	ck_assert_uint_eq(stats(&p).fetches, 4);
+	place_close(&p, false);
+	place_remove(&p);
+}
+END_TEST
+
 START_TEST(a_smaller_tier_evicts_and_a_larger_one_takes_more)
 {
 	struct place p;
@@ -170,4 +206,5 @@ END_TEST
 
 SUITE_MAIN("store-warm", what_is_warm_on_nvme_is_durable_when_the_call_returns,
 	warm_in_dram_is_resident_and_holes_are_not_missed, what_cannot_be_warmed_says_why,
-	a_caller_that_says_no_ends_it, a_smaller_tier_evicts_and_a_larger_one_takes_more)
+	a_caller_that_says_no_ends_it, a_rate_holds_across_files_and_many_share_one_wait,
+	a_smaller_tier_evicts_and_a_larger_one_takes_more)

@@ -33,8 +33,8 @@ struct warm {
 	struct slot slots[SLOTS];
 	unsigned flying;
 	int first_error;
-	uint64_t arrived; /* bytes read, or there before */
-	uint64_t next_ns; /* the rate allows no read before */
+	uint64_t arrived;  /* bytes read, or there before */
+	uint64_t *next_ns; /* the rate allows no read before; borrowed */
 	bool canceled;
 };
 
@@ -95,7 +95,7 @@ static uint64_t backlog(struct mc_store *s)
 	return n;
 }
 
-/* Asks the caller whether to go on; for NVMe only what is durable has arrived. */
+/* Asks the caller whether to go on; what is waited for on NVMe has arrived when it is durable. */
 static bool goes_on(struct warm *w)
 {
 	const struct mc_warm_opts *o = w->opts;
@@ -104,7 +104,7 @@ static bool goes_on(struct warm *w)
 	mc_mutex_lock(&w->lock);
 	done = w->arrived;
 	mc_mutex_unlock(&w->lock);
-	if (o->tier == MC_TIER_NVME)
+	if (o->tier == MC_TIER_NVME && !o->unsettled)
 		done = mc_file_nvme_open(w->file, false) == 0
 			? mc_nvme_resident_bytes(w->file->nvme)
 			: 0;
@@ -113,11 +113,15 @@ static bool goes_on(struct warm *w)
 	return !w->canceled;
 }
 
-/* A moment, or until a read has come. */
+/* A moment, or until a read has come, or the rate allows one. */
 static void wait_a_moment(struct warm *w)
 {
+	uint64_t now = mc_now_ns(), until = now + LOOK_NS;
+
+	if (*w->next_ns > now && *w->next_ns < until)
+		until = *w->next_ns;
 	mc_mutex_lock(&w->lock);
-	mc_cond_wait_until(&w->changed, &w->lock, mc_now_ns() + LOOK_NS);
+	mc_cond_wait_until(&w->changed, &w->lock, until);
 	mc_mutex_unlock(&w->lock);
 }
 
@@ -139,7 +143,7 @@ static struct slot *wait_turn(struct warm *w)
 		if (!goes_on(w) || error != 0)
 			return NULL;
 		/* More than the backlog takes would leave DRAM without having reached NVMe. */
-		if (free_slot != NULL && mc_now_ns() >= w->next_ns &&
+		if (free_slot != NULL && mc_now_ns() >= *w->next_ns &&
 			(w->opts->tier != MC_TIER_NVME || backlog(s) < s->max_behind))
 			return free_slot;
 		wait_a_moment(w);
@@ -152,7 +156,7 @@ static void send(struct warm *w, struct slot *slot, uint64_t block)
 	uint32_t len = mc_block_len(w->file->id.size, block);
 
 	if (w->opts->bytes_per_second > 0)
-		w->next_ns = (w->next_ns > now ? w->next_ns : now) +
+		*w->next_ns = (*w->next_ns > now ? *w->next_ns : now) +
 			(uint64_t)len * 1000000000u / w->opts->bytes_per_second;
 	slot->warm = w;
 	slot->read = (struct mc_file_read){.file = w->file,
@@ -208,7 +212,7 @@ static void pass(struct warm *w)
 		send(w, slot, b);
 	}
 	wait_all(w);
-	if (tier == MC_TIER_NVME)
+	if (tier == MC_TIER_NVME && !w->opts->unsettled)
 		wait_durable(w);
 }
 
@@ -222,7 +226,9 @@ static bool fits(struct mc_file *f, enum mc_tier tier)
 
 int mc_store_warm(struct mc_file *f, const struct mc_warm_opts *opts)
 {
-	struct warm w = {.opts = opts, .file = f};
+	uint64_t alone = 0;
+	struct warm w = {
+		.opts = opts, .file = f, .next_ns = opts->next_ns != NULL ? opts->next_ns : &alone};
 	int r = -ENOSPC;
 
 	if (opts->tier != MC_TIER_DRAM && (opts->tier != MC_TIER_NVME || f->store->nvme == NULL))
@@ -237,7 +243,7 @@ int mc_store_warm(struct mc_file *f, const struct mc_warm_opts *opts)
 			r = -ECANCELED;
 		else if (w.first_error != 0)
 			r = w.first_error;
-		else if (next_lacking(f, opts->tier, 0) == f->blocks)
+		else if (opts->unsettled || next_lacking(f, opts->tier, 0) == f->blocks)
 			r = 0;
 	}
 	mc_cond_done(&w.changed);
