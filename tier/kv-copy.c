@@ -15,6 +15,7 @@
 #define AT_ONCE 4
 #define SWEEP_HIGH 80       /* percent of NVMe in use: cold objects get remote copies */
 #define SWEEP_BUCKETS 65536 /* looked at in one go */
+#define COLD 10             /* percent of NVMe that may leave at any time */
 
 struct copy {
 	struct mc_kv *kv;
@@ -232,26 +233,44 @@ void kv_replicas_tick(struct mc_kv *kv)
 	} while (c != NULL);
 }
 
-/* The next cold object that lies on NVMe alone, by a hand that goes round the table; those used
- * since it came by last are spared once. */
-static struct copy *take_cold_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+static bool may_leave_nvme_locked(struct mc_kv *kv, const struct kv_object *o) MC_REQUIRES(kv->lock)
+{
+	return o->loc.segment != 0 && o->state == MC_KV_CLEAN &&
+		(o->flags & (KV_PINNED | KV_BUSY)) == 0 && (o->res == NULL || o->res->ready) &&
+		!kv_gate_closed_locked(kv, o);
+}
+
+/* The next cold object that lies on NVMe alone, by a hand that goes round the table and stops once
+ * want bytes are cold. Each round costs an object one of its KV_WARM lives: what leaves NVMe is
+ * nearly what was used least recently. */
+static struct copy *take_cold_locked(struct mc_kv *kv, uint64_t want) MC_REQUIRES(kv->lock)
 {
 	struct kv_index *ix = kv->index;
 
-	if (!may_copy_locked(kv))
-		return NULL;
-	for (unsigned i = 0; i < SWEEP_BUCKETS && i < ix->n_buckets; i++, kv->sweep++) {
-		for (struct kv_object *o = ix->objects[kv->sweep & (ix->n_buckets - 1)]; o != NULL;
+	if (kv->trouble[KV_NVME].error == -ENOSPC)
+		kv->cold_bytes = 0; /* what was counted is not there */
+	for (unsigned i = 0; i < SWEEP_BUCKETS && may_copy_locked(kv); kv->sweep++, i++) {
+		uint64_t bucket = kv->sweep & (ix->n_buckets - 1);
+
+		if (bucket == 0 && kv->cold_bytes < want)
+			kv->cold_bytes = 0; /* counted anew */
+		for (struct kv_object *o = ix->objects[bucket]; o != NULL && kv->cold_bytes < want;
 			o = o->next) {
-			if (o->loc.segment == 0 || o->remotes > 0 || o->state != MC_KV_CLEAN ||
-				(o->flags & (KV_PINNED | KV_BUSY)) != 0 ||
-				(o->res != NULL && !o->res->ready) ||
-				kv_gate_closed_locked(kv, o) || held_locked(kv, o))
+			if (!may_leave_nvme_locked(kv, o) ||
+				(o->remotes == 0 && held_locked(kv, o)))
 				continue;
-			if (o->warm == 0)
+			if (o->warm > 0) {
+				o->warm--;
+				continue;
+			}
+			kv->cold_bytes += o->size;
+			if (o->remotes == 0) {
+				kv->sweep++;
 				return begin_locked(kv, o);
-			o->warm--;
+			}
 		}
+		if (kv->cold_bytes >= want)
+			return NULL;
 	}
 	return NULL;
 }
@@ -268,7 +287,7 @@ void kv_sweep_tick(struct mc_kv *kv)
 		return;
 	do {
 		mc_mutex_lock(&kv->lock);
-		c = take_cold_locked(kv);
+		c = take_cold_locked(kv, log.capacity / 100 * COLD);
 		mc_mutex_unlock(&kv->lock);
 		if (c != NULL)
 			run(kv, c);
@@ -350,8 +369,6 @@ static bool on_moved(void *ctx, const char *key, const uint8_t version[16],
 	moved = obj != NULL && memcmp(obj->version, version, 16) == 0 && same_place(obj, from);
 	if (moved) {
 		kv_loc_set(obj, to);
-		if (obj->warm > 0)
-			obj->warm--; /* each copy spared it costs it some of its warmth */
 	}
 	moved |= kv_shadowed_locked(kv, key);
 	mc_mutex_unlock(&kv->lock);
@@ -367,6 +384,7 @@ static void on_evicted(
 	mc_mutex_lock(&kv->lock);
 	obj = at_locked(kv, key, version);
 	if (obj != NULL && same_place(obj, from)) {
+		kv->cold_bytes -= obj->size < kv->cold_bytes ? obj->size : kv->cold_bytes;
 		obj->loc = (struct kv_place){0};
 		kv_redirty_locked(kv, obj);
 	}

@@ -78,10 +78,12 @@ static void landed_locked(struct mc_kv *kv, struct flight *f, const struct mc_kv
 {
 	struct kv_object *obj = f->obj;
 
-	if (loc != NULL)
+	if (loc != NULL) {
 		kv_loc_set(obj, loc);
-	else
+		obj->warm = KV_WARM;
+	} else {
 		kv_asked_locked(kv, obj);
+	}
 	if (loc == NULL && obj->remotes == 0) /* it may have been there with an older mtime */
 		obj->remotes = 1;
 	if (loc != NULL || !f->still_shadows)

@@ -9,14 +9,13 @@
 #include <string.h>
 
 /* The waiter's handle, bound to the object. */
-void kv_get_handle_locked(struct kv_wait *w, struct kv_object *obj)
+void kv_get_handle_locked(struct mc_kv *kv, struct kv_wait *w, struct kv_object *obj)
 {
 	w->handle->obj = obj;
 	obj->refs++;
 	if (obj->hits < UINT16_MAX)
 		obj->hits++;
-	if (obj->warm < 3)
-		obj->warm++;
+	kv_warm_locked(kv, obj);
 }
 
 void kv_wait_end(struct kv_wait *w, int res, struct mc_kv_object *h)
@@ -42,12 +41,12 @@ void kv_get_step(struct mc_kv *kv, struct kv_wait *w)
 		mc_policy_hit(kv->policy, &obj->res->policy);
 		if (!w->counted)
 			atomic_fetch_add(&kv->hits_dram, 1);
-		kv_get_handle_locked(w, obj);
+		kv_get_handle_locked(kv, w, obj);
 		h = steal_ptr(w->handle);
 	} else if (obj->res == NULL && obj->size > KV_WHOLE) {
 		from_remote = obj->loc.segment == 0;
 		atomic_fetch_add(from_remote ? &kv->hits_remote : &kv->hits_nvme, 1);
-		kv_get_handle_locked(w, obj);
+		kv_get_handle_locked(kv, w, obj);
 		h = steal_ptr(w->handle);
 	} else if (obj->res != NULL) { /* on its way here, or out */
 		w->next = obj->res->waiters;

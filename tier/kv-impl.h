@@ -33,6 +33,7 @@
 #define KV_WHOLE (UINT64_C(8) << 20) /* up to here an object is promoted whole */
 #define KV_GATES 256
 #define KV_REMOTE_PATH 80 /* bytes of a path on the remote */
+#define KV_WARM 7         /* rounds until what is not used is cold: that many classes of recency */
 #define KV_BYPASS 10 /* × retry_ns: NVMe is left out after a failure where there is a remote */
 #define KV_STALL 20  /* × retry_ns: NVMe has failed if no flush ended for so long */
 
@@ -77,7 +78,7 @@ struct kv_object {
 	uint8_t state; /* enum mc_kv_state */
 	uint8_t flags;
 	uint8_t remotes; /* copies */
-	uint8_t warm;    /* uses seen by the sweep over NVMe, fading */
+	uint8_t warm;    /* KV_WARM when put or used, one less each round of the sweep over NVMe */
 	uint16_t asked;  /* remotes > 0: when it was last seen there, see kv-ask.c */
 	char name[];     /* NUL-terminated */
 };
@@ -244,7 +245,8 @@ struct mc_kv {
 	struct mc_mutex deletes_lock;                     /* leaf: appends are whole */
 	uint64_t deletes_end MC_GUARDED_BY(deletes_lock); /* bytes */
 	uint64_t bypass_ns MC_GUARDED_BY(
-		lock);                      /* NVMe failed: dirty objects go to the remote until */
+		lock); /* NVMe failed: dirty objects go to the remote until */
+	uint64_t cold_bytes MC_GUARDED_BY(lock); /* on NVMe, seen cold and not reclaimed yet */
 	uint64_t sweep MC_GUARDED_BY(lock); /* bucket where the search for cold objects goes on */
 	uint64_t held_bytes MC_GUARDED_BY(lock);
 	struct kv_trouble trouble[KV_TIERS] MC_GUARDED_BY(lock);
@@ -425,7 +427,8 @@ int kv_adopt(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 void kv_replay_ops(struct mc_kv *kv, struct mc_kv_log_replay *ret);
 
 /* ---- kv-get.c */
-void kv_get_handle_locked(struct kv_wait *w, struct kv_object *obj);
+void kv_get_handle_locked(struct mc_kv *kv, struct kv_wait *w, struct kv_object *obj)
+	MC_REQUIRES(kv->lock);
 void kv_get_step(struct mc_kv *kv, struct kv_wait *w) MC_EXCLUDES(kv->lock);
 /* [blocks] Into DRAM, as a get does. */
 int kv_bring(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
@@ -498,6 +501,14 @@ void *kv_keeper_main(void *kv);
 /* Frees memory until bytes more fit, as far as clean objects go. */
 void kv_make_room(struct mc_kv *kv, uint64_t bytes) MC_EXCLUDES(kv->lock);
 void kv_room_changed_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
+
+/* It was put or used: the sweep comes by KV_WARM times before it may leave NVMe. */
+static inline void kv_warm_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock)
+{
+	if (obj->warm == 0 && obj->loc.segment != 0)
+		kv->cold_bytes -= obj->size < kv->cold_bytes ? obj->size : kv->cold_bytes;
+	obj->warm = KV_WARM;
+}
 
 /* What is recorded of obj as key; both borrowed. */
 static inline struct mc_kv_meta kv_meta_of(const struct kv_object *obj, const char *key)

@@ -97,7 +97,7 @@ static void end_unpromoted(struct fetch *f)
 	res->waiters = NULL;
 	f->obj->res = NULL;
 	for (w = waiters; w != NULL; w = w->next)
-		kv_get_handle_locked(w, f->obj);
+		kv_get_handle_locked(kv, w, f->obj);
 	kv_object_drop_locked(kv, f->obj);
 	mc_cond_broadcast(&kv->change);
 	mc_mutex_unlock(&kv->lock);

@@ -56,6 +56,7 @@ static void on_put(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_
 		memcpy(obj->version, meta->version, sizeof(obj->version));
 		obj->mtime_ns = meta->mtime_s * INT64_C(1000000000) + meta->mtime_ns;
 		kv_loc_set(obj, loc);
+		obj->warm = KV_WARM / 2;
 		kv_crcs_copy(obj, meta->crc);
 	}
 	mc_mutex_unlock(&kv->lock);
