@@ -43,9 +43,9 @@ enum { AHEAD = RANKED, SET_ASIDE, LISTS, NONE = LISTS };
 #define AHEAD_SHARE 4
 /* A run of new content longer than this part of the entries is a scan: the most it can cost. */
 #define SCAN_SHARE 16
-/* 512 KiB: a small tier, too, sees uses 65,536 evictions apart. Larger ones remember twice their
+/* 256 KiB: a small tier, too, sees uses 32,768 evictions apart. Larger ones remember twice their
  * entries. */
-#define HISTORY_MIN 65536u
+#define HISTORY_MIN 32768u
 #define HISTORY_PER_ENTRY 2
 /* History is as long as the past that worth is learned from: it turns over in so many steps. */
 #define LEARN MC_WORTH_STEPS

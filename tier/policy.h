@@ -77,6 +77,6 @@ static inline bool mc_policy_is_ahead(const struct mc_policy_entry *e)
 struct mc_policy_stats {
 	uint64_t entries;
 	uint64_t weight;        /* bytes, sum over the entries */
-	uint64_t history_bytes; /* memory of the history: 512 KiB, or at most 32 bytes an entry */
+	uint64_t history_bytes; /* memory of the history: 256 KiB, or at most 32 bytes an entry */
 };
 void mc_policy_stats(const struct mc_policy *p, struct mc_policy_stats *ret);
