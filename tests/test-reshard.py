@@ -30,7 +30,7 @@ def small(name, layers, experts=None, **config):
 LLAMA = {"hidden_size": 128, "intermediate_size": 192, "num_attention_heads": 16,
          "num_key_value_heads": 4, "head_dim": 4, "vocab_size": 200}
 MOE = dict(LLAMA, moe_intermediate_size=32, vocab_size=192)
-MLA = {"hidden_size": 128, "intermediate_size": 2048, "moe_intermediate_size": 1024, "vocab_size": 250,
+MLA = {"hidden_size": 128, "intermediate_size": 1024, "moe_intermediate_size": 1024, "vocab_size": 250,
        "num_attention_heads": 16, "num_key_value_heads": 16, "q_lora_rank": 64, "kv_lora_rank": 64,
        "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "v_head_dim": 64}
 OSS = {"hidden_size": 64, "intermediate_size": 5 * 32, "num_attention_heads": 16,
@@ -44,8 +44,8 @@ MODELS = {
     "qwen3": (small("qwen3-8b", 3, **LLAMA), ["tp16", "tp2-pp3"]),
     "qwen-moe": (small("qwen-moe", 2, 8, **MOE), EXPERTS),
     "mixtral": (small("mixtral-8x7b", 2, 6, **dict(MOE, intermediate_size=64)), EXPERTS),
-    "deepseek-v3": (small("deepseek-v3-mtp", 3, 6, first_k_dense_replace=1, **MLA), EXPERTS),
-    "kimi-k2": (small("kimi-k2", 2, 8, **MLA), ["tp8", "tp4-ep2", "ep8"]),
+    "deepseek-v3": (small("deepseek-v3-mtp", 2, 4, first_k_dense_replace=1, **MLA), EXPERTS),
+    "kimi-k2": (small("kimi-k2", 2, 8, **dict(MLA, hidden_size=64)), ["tp8", "tp4-ep2", "ep8"]),
     "gpt-oss": (small("gpt-oss-20b", 2, 5, **OSS), EXPERTS),
 }
 
