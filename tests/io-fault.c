@@ -60,6 +60,8 @@ struct io_fault {
 	uint64_t at, calls;
 	unsigned seed;
 	bool crashed;
+	void (*on_crash)(void *ctx);
+	void *crash_ctx;
 };
 
 static struct io_fault *self(const struct mc_io *io)
@@ -246,6 +248,8 @@ static int enter(struct io_fault *f, bool *ret_tear)
 		return 0;
 	if (f->kind != IO_FAULT_FAIL)
 		f->crashed = true;
+	if (f->crashed && f->on_crash != NULL)
+		f->on_crash(f->crash_ctx);
 	*ret_tear = f->kind == IO_FAULT_TEAR;
 	return -EIO;
 }
@@ -492,6 +496,12 @@ void io_fault_arm(struct io_fault *f, enum io_fault_kind kind, uint64_t at, unsi
 	f->calls = 0;
 	f->seed = seed;
 	mc_mutex_unlock(&f->lock);
+}
+
+void io_fault_tell(struct io_fault *f, void (*on_crash)(void *ctx), void *ctx)
+{
+	f->on_crash = on_crash;
+	f->crash_ctx = ctx;
 }
 
 uint64_t io_fault_calls(struct io_fault *f)

@@ -29,6 +29,8 @@ void io_fault_close(struct io_fault *f);
 const struct mc_io *io_fault_table(struct io_fault *f);
 /* Arms: the at-th changing call from now on (1 = the next) goes wrong. Choices follow from seed. */
 void io_fault_arm(struct io_fault *f, enum io_fault_kind kind, uint64_t at, unsigned seed);
+/* Calls on_crash when the power goes, before the call answers; it must not use the table. */
+void io_fault_tell(struct io_fault *f, void (*on_crash)(void *ctx), void *ctx);
 /* Changing calls since io_fault_arm. */
 uint64_t io_fault_calls(struct io_fault *f);
 /* The power comes back: root holds what a crash now leaves. All descriptors must be closed. */

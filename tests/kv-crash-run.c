@@ -7,6 +7,7 @@
 #include "tests/tier-dir.h"
 #include "tier/kv-impl.h"
 #include "tier/kv-log.h"
+#include "tier/remote-fault.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -25,6 +26,7 @@ struct run {
 	struct kv_fixture x;
 	char *dir;
 	struct io_fault *fault; /* POWER */
+	struct mc_fault *cable; /* POWER with a remote: it does not hear of us after the crash */
 	struct io_kill io;      /* otherwise */
 	struct kv_told *told;
 	bool over;
@@ -190,6 +192,24 @@ static void play_step(struct run *r, enum kv_step s)
 	t->has_open = false;
 }
 
+static void pull_cable(void *ctx)
+{
+	static const struct mc_fault_rule rule = {
+		.op = MC_FAULT_OPS, .kind = MC_FAULT_FAIL, .error = -EIO};
+
+	mc_fault_add(ctx, &rule);
+}
+
+static void open_remote(struct run *r)
+{
+	kv_fixture_remote(&r->x);
+	if (r->fault == NULL)
+		return;
+	ck_assert_int_eq(mc_remote_fault_open(r->x.remote, &r->cable, &r->x.remote), 0);
+	r->x.opts.remote = r->x.remote;
+	io_fault_tell(r->fault, pull_cable, r->cable);
+}
+
 static void play(struct run *r, const struct kv_sequence *s)
 {
 	struct kv_told *t = r->told;
@@ -198,7 +218,7 @@ static void play(struct run *r, const struct kv_sequence *s)
 	kv_make_sure(&t->held[1], 0);
 	t->next = 1;
 	if (s->remote)
-		kv_fixture_remote(&r->x);
+		open_remote(r);
 	if (open_run(r) != 0)
 		r->over = true;
 	ck_assert(!r->over || crashed(r));
@@ -227,6 +247,8 @@ static void play_power(struct run *r, const struct kv_sequence *s, unsigned seed
 		mc_kv_close(r->x.kv, 0);
 	r->x.kv = NULL;
 	io_fault_restart(r->fault);
+	if (r->cable != NULL)
+		mc_fault_clear(r->cable);
 	kv_fixture_forget_dram(&r->x);
 }
 
@@ -302,7 +324,7 @@ static void check(struct run *r, const struct kv_sequence *s, const char *where)
 
 	t->at = 0;
 	if (s->remote && r->x.remote == NULL)
-		kv_fixture_remote(&r->x);
+		open_remote(r);
 	ck_assert_msg(open_run(r) == 0, "%s: no recovery", where);
 	mc_kv_log_stats(r->x.kv->log, &log);
 	ck_assert_msg(log.used == disk_bytes(r->dir, "segments") + disk_bytes(r->dir, "kvimages"),
