@@ -132,6 +132,17 @@ START_TEST(a_remote_copy_is_not_counted_on_after_a_kill_while_it_was_removed)
 }
 END_TEST
 
+START_TEST(a_remote_copy_that_no_record_tells_of_does_not_bring_back_what_is_removed)
+{
+	struct kv_sequence s = {.steps = {PUT_A}, .n = 1, .remote = true, .crash = POWER};
+	struct kv_told *t = make_told();
+	unsigned states = 0;
+
+	ck_assert(explore_last(&s, t, &states));
+	munmap(t, sizeof(*t));
+}
+END_TEST
+
 /* Without the right to mount the DRAM tier is a directory: unmounting is most of the time else. */
 static void drop_mounts(void)
 {
@@ -149,7 +160,8 @@ int main(void)
 	const TTest *const tests[] = {recovers_from_a_power_failure_at_every_call,
 		goes_on_after_a_kill_at_every_call, recovers_from_a_kill_at_every_call_and_a_reboot,
 		a_rename_is_seen_once_after_a_kill_between_journal_and_memory,
-		a_remote_copy_is_not_counted_on_after_a_kill_while_it_was_removed};
+		a_remote_copy_is_not_counted_on_after_a_kill_while_it_was_removed,
+		a_remote_copy_that_no_record_tells_of_does_not_bring_back_what_is_removed};
 
 	drop_mounts();
 	return suite_run("kv-crash", tests, sizeof(tests) / sizeof(*tests));

@@ -25,7 +25,7 @@ struct copy {
 	char key[];
 };
 
-static bool wanted(const struct mc_kv *kv)
+bool kv_wants_remote(const struct mc_kv *kv)
 {
 	return kv->opts.remote != NULL &&
 		(kv->opts.replicas > 0 || kv->opts.ack == MC_KV_ACK_REMOTE);
@@ -33,7 +33,7 @@ static bool wanted(const struct mc_kv *kv)
 
 void kv_replica_want_locked(struct mc_kv *kv, struct kv_res *r)
 {
-	if (!wanted(kv) || r->obj->remotes > 0)
+	if (!kv_wants_remote(kv) || r->obj->remotes > 0)
 		return;
 	assert(r->next == NULL);
 	r->prev = kv->replica_list.prev;

@@ -31,6 +31,7 @@ struct kv_delete {
 	bool running; /* being removed, or claimed by a put */
 	bool waiting; /* until the version that replaced it is durable */
 	bool held;    /* somebody reads the remote's copy: it stays, and is not replaced in haste */
+	bool later;   /* the file says that it waits */
 	char key[];
 };
 
@@ -153,12 +154,12 @@ static void replay(struct mc_kv *kv, const char *buf, size_t len) MC_REQUIRES(kv
 		if (e.op != DONE && d == NULL) {
 			d = push_locked(kv, key, e.version);
 			if (d != NULL)
-				d->waiting = e.op == LATER;
+				d->waiting = d->later = e.op == LATER;
 		}
 		if (e.op != DONE && d != NULL)
 			d->running = false;
 		if (e.op == ADD && d != NULL)
-			d->waiting = false;
+			d->waiting = d->later = false;
 		if (e.op == DONE && d != NULL)
 			remove_locked(kv, d);
 		at += sizeof(e) + e.key_len;
@@ -196,7 +197,7 @@ static int rewrite(struct mc_kv *kv, const struct kv_delete *d, const char *path
 	if (kv->deletes_fd < 0)
 		return kv->deletes_fd;
 	for (; d != NULL && r == 0; d = d->next)
-		r = append(kv, d->waiting ? LATER : ADD, d->key, d->version, false);
+		r = append(kv, d->later ? LATER : ADD, d->key, d->version, false);
 	if (r == 0)
 		r = io->fsync(io, kv->deletes_fd);
 	if (r == 0)
@@ -280,7 +281,7 @@ static int add(struct mc_kv *kv, const char *key, const uint8_t version[16], boo
 		d = push_locked(kv, key, version);
 	if (d != NULL) {
 		d->running = true;
-		d->waiting = later;
+		d->waiting = d->later = later;
 	}
 	mc_mutex_unlock(&kv->lock);
 	if (d == NULL)
@@ -288,7 +289,8 @@ static int add(struct mc_kv *kv, const char *key, const uint8_t version[16], boo
 	r = append(kv, later ? LATER : ADD, key, version, true);
 	mc_mutex_lock(&kv->lock);
 	d->running = false;
-	/* What waits is written again when it may go: a failing disk is no reason to refuse a put. */
+	/* What waits is written again when it may go: a failing disk is no reason to refuse a put.
+	 */
 	if (later)
 		r = 0;
 	else if (r < 0)
@@ -311,14 +313,27 @@ int kv_delete_later(struct mc_kv *kv, const char *key, const uint8_t version[16]
 	return kv->opts.remote == NULL ? 0 : add(kv, key, version, true);
 }
 
+static struct kv_delete *find_later_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock)
+{
+	struct kv_delete *d = kv->deletes;
+
+	while (d != NULL && (!d->later || strcmp(d->key, key) != 0))
+		d = d->next;
+	return d;
+}
+
 int kv_delete_ripe(struct mc_kv *kv, const char *key, bool sync)
 {
 	struct kv_delete *d;
 	int r;
 
 	mc_mutex_lock(&kv->lock);
-	for (d = kv->deletes; d != NULL && (!d->waiting || strcmp(d->key, key) != 0);)
-		d = d->next;
+	while ((d = find_later_locked(kv, key)) != NULL && d->running && sync)
+		mc_cond_wait(&kv->change, &kv->lock);
+	if (d != NULL && d->running) { /* the file is told by the next who asks */
+		d->waiting = false;
+		d = NULL;
+	}
 	if (d != NULL)
 		d->running = true;
 	mc_mutex_unlock(&kv->lock);
@@ -329,7 +344,7 @@ int kv_delete_ripe(struct mc_kv *kv, const char *key, bool sync)
 	mc_mutex_lock(&kv->lock);
 	d->running = false;
 	if (r == 0)
-		d->waiting = false;
+		d->waiting = d->later = false;
 	if (r == 0 && kv->deletes_fd < 0)
 		remove_locked(kv, d);
 	mc_cond_broadcast(&kv->change);
@@ -360,6 +375,7 @@ static void keep_locked(struct mc_kv *kv, struct kv_object *obj, const char *key
 	size_t len = strlen(key);
 	struct uncounted *u;
 
+	obj->unsure = 1;
 	if (obj->remotes == 0 || (obj->loc.segment == 0 && obj->res == NULL))
 		return;
 	obj->remotes = 0;

@@ -101,7 +101,7 @@ int kv_forget(struct mc_kv *kv, const char *key, const struct kv_object *obj)
 {
 	int r = kv_delete_ripe(kv, key, true);
 
-	if (r == 0 && obj->remotes > 0)
+	if (r == 0 && kv_may_be_remote(obj))
 		r = kv_delete_add(kv, key, obj->version);
 	if (r == 0 && kv->log != NULL && (obj->loc.segment != 0 || (obj->flags & KV_SHADOWS) != 0))
 		r = mc_kv_log_remove(kv->log, key, obj->version, NULL);
@@ -112,7 +112,7 @@ int kv_replaced(struct mc_kv *kv, const char *key, const struct kv_object *old, 
 {
 	if (kv_has_copy(old) || (old->flags & KV_SHADOWS) != 0)
 		*ret_flags |= KV_SHADOWS;
-	return old->remotes > 0 ? kv_delete_later(kv, key, old->version) : 0;
+	return kv_may_be_remote(old) ? kv_delete_later(kv, key, old->version) : 0;
 }
 
 int kv_unshadow(struct mc_kv *kv, const char *key, const struct kv_object *obj)

@@ -75,7 +75,8 @@ struct kv_object {
 	struct kv_place loc; /* segment 0 = not on NVMe */
 	uint32_t refs;
 	uint16_t hits;
-	uint8_t state; /* enum mc_kv_state */
+	uint8_t state : 4;  /* enum mc_kv_state */
+	uint8_t unsure : 1; /* an earlier daemon may have made a remote copy and not noted it */
 	uint8_t flags;
 	uint8_t remotes; /* copies */
 	uint8_t warm;    /* KV_WARM when put or used, one less each round of the sweep over NVMe */
@@ -455,6 +456,12 @@ void kv_redirty_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->
 /* A clean object in DRAM goes down once more, whatever copies it has. */
 void kv_dirty_again_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
 /* Whether the object needs no memory of ours to survive. */
+/* Whether a copy on the remote has to go when the version loses its name. */
+static inline bool kv_may_be_remote(const struct kv_object *obj)
+{
+	return obj->remotes > 0 || obj->unsure;
+}
+
 static inline bool kv_has_copy(const struct kv_object *obj)
 {
 	return obj->loc.segment != 0 || obj->remotes > 0;

@@ -77,6 +77,8 @@ void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object
 /* ---- kv-copy.c: remote copies of what is on NVMe, and what the log asks about its records. */
 void kv_own_log(struct mc_kv *kv);
 void kv_sweep_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
+/* Whether copies are made on the remote soon after each put. */
+bool kv_wants_remote(const struct mc_kv *kv);
 /* A clean object whose remote copies are wanted soon. */
 void kv_replica_want_locked(struct mc_kv *kv, struct kv_res *r) MC_REQUIRES(kv->lock);
 void kv_replicas_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);

@@ -62,18 +62,20 @@ static int copy_remote(struct rename *n)
 static int drop_remote(struct rename *n)
 {
 	struct mc_kv *kv = n->kv;
-	int r;
+	int r = 0;
 
 	mc_mutex_lock(&kv->lock);
 	n->obj->remotes = 0;
+	n->obj->unsure = 0;
 	mc_mutex_unlock(&kv->lock);
-	r = mc_kv_log_remote(kv->log, n->from, n->obj->version, 0);
+	if (n->obj->loc.segment != 0)
+		r = mc_kv_log_remote(kv->log, n->from, n->obj->version, 0);
 	return r == 0 ? kv_delete_add(kv, n->from, n->obj->version) : r;
 }
 
 static int rename_in_log(struct rename *n)
 {
-	int r = n->obj->remotes > 0 ? drop_remote(n) : 0;
+	int r = kv_may_be_remote(n->obj) ? drop_remote(n) : 0;
 
 	if (r < 0)
 		return r;
@@ -105,6 +107,8 @@ static int rename_prepare(struct rename *n)
 		r = rename_in_log(n);
 	else if (r == 0 && obj->remotes > 0)
 		r = copy_remote(n);
+	else if (r == 0 && kv_may_be_remote(obj))
+		r = drop_remote(n);
 	return r;
 }
 
