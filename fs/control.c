@@ -259,7 +259,7 @@ static int listen_at(struct mc_control *c)
 
 	if (strlen(c->path) >= sizeof(at.sun_path))
 		return -ENAMETOOLONG;
-	strcpy(at.sun_path, c->path);
+	memcpy(at.sun_path, c->path, strlen(c->path) + 1);
 	c->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (c->listen_fd < 0)
 		return -errno;

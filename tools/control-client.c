@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -98,16 +99,14 @@ static int lost(const struct mc_client *c, int r, struct mc_err *err)
 
 static int send_line(struct mc_client *c, const char *line, struct mc_err *err)
 {
-	size_t len = strlen(line);
-	cleanup_free char *text = malloc(len + 1);
+	cleanup_free char *text = NULL;
+	int len = asprintf(&text, "%s\n", line);
 	ssize_t n;
 
-	if (text == NULL)
+	if (len < 0)
 		return mc_err_set(err, -ENOMEM, "out of memory");
-	memcpy(text, line, len);
-	text[len++] = '\n';
-	for (size_t at = 0; at < len; at += (size_t)n) {
-		n = send(c->fd, text + at, len - at, MSG_NOSIGNAL);
+	for (size_t at = 0; at < (size_t)len; at += (size_t)n) {
+		n = send(c->fd, text + at, (size_t)len - at, MSG_NOSIGNAL);
 		if (n < 0)
 			return lost(c, -errno, err);
 	}
