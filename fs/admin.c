@@ -272,6 +272,13 @@ static int result(
 	return r;
 }
 
+void mc_admin_put_ended(struct mc_fs *fs, const char *key, const char *text)
+{
+	const struct mc_admin_file f = {.key = key};
+
+	mc_reasons_set(fs->reasons, about(&f), text);
+}
+
 void mc_admin_error(struct mc_fs *fs, const struct mc_admin_file *f, char *out, size_t size)
 {
 	char text[MC_REASON_BYTES];

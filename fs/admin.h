@@ -36,6 +36,8 @@ struct mc_admin_residency {
 int mc_admin_residency(
 	struct mc_fs *fs, const struct mc_admin_file *f, struct mc_admin_residency *ret);
 
+/* A put of key ended: why it failed, "" when it did not. */
+void mc_admin_put_ended(struct mc_fs *fs, const char *key, const char *text);
 /* Why the last of these failed for the file, "" when it did not: user.mooncake.error. */
 void mc_admin_error(struct mc_fs *fs, const struct mc_admin_file *f, char *out, size_t size);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/admin.h"
 #include "fs/log.h"
 
 /* Each thread is in at most one call that waits for a disk or the remote. */
@@ -54,6 +55,8 @@ void mc_kvfs_failed(struct mc_kvfs *k, const char *key, int r, const char *what)
 	mc_mutex_lock(&k->lock);
 	memcpy(k->error, text, sizeof(text));
 	mc_mutex_unlock(&k->lock);
+	if (key != NULL)
+		mc_admin_put_ended(k->fs, key, text);
 	if (mc_log_allowed(&limit, &suppressed))
 		mc_log(MC_LOG_ERROR, "kv-put-failed", "key=\"%s\" error=\"%s\" suppressed=%llu",
 			key != NULL ? key : "", text, (unsigned long long)suppressed);

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/admin.h"
 #include "fs/mode.h"
 #include "tier/cleanup.h"
 #include "tier/lease.h"
@@ -161,6 +162,8 @@ static void end(void *arg)
 	r = publish(s, key, &attr);
 	if (r < 0 && r != -ECANCELED)
 		mc_kvfs_failed(k, key, r, "publishing");
+	else if (r == 0)
+		mc_admin_put_ended(k->fs, key, "");
 	mc_mutex_lock(&k->lock);
 	remove_locked(k, s);
 	n->stage = NULL;

@@ -103,21 +103,24 @@ static int get_source(const struct subject *s, char *out, size_t size)
 	return snprintf(out, size, "%s", mc_remote_url(s->k->fs->opts->remote));
 }
 
-/* What an administrator asked of the object and did not happen; why the last put failed; or why the
- * store is not at its best. */
+/* Of an object: what was asked of it last and did not happen, its replacement included, or why it
+ * cannot be flushed. Of kv/: why the last put failed, or why the store is not at its best. */
 static int get_error(const struct subject *s, char *out, size_t size)
 {
 	const struct mc_admin_file f = {.key = s->key};
 	struct mc_kv_stats stats;
-	int len;
+	int len = 0;
 
-	if (s->kind == MC_KNODE_OBJECT)
+	out[0] = '\0';
+	if (s->kind == MC_KNODE_OBJECT) {
 		mc_admin_error(s->k->fs, &f, out, size);
-	if (s->kind == MC_KNODE_OBJECT && out[0] != '\0')
-		return (int)strlen(out);
-	mc_mutex_lock(&s->k->lock);
-	len = snprintf(out, size, "%s", s->k->error);
-	mc_mutex_unlock(&s->k->lock);
+		if (out[0] != '\0' || (s->current && s->attr.state == MC_KV_CLEAN))
+			return (int)strlen(out);
+	} else {
+		mc_mutex_lock(&s->k->lock);
+		len = snprintf(out, size, "%s", s->k->error);
+		mc_mutex_unlock(&s->k->lock);
+	}
 	if (len > 0)
 		return len;
 	mc_kv_stats(s->k->kv, &stats);

@@ -593,6 +593,13 @@ def check_full(kv):
     reason = os.getxattr(kv, "user.mooncake.error").decode()
     expect("the reason names the bytes", "wait to be flushed" in reason, True)
     expect("reads go on", content(f"{kv}/before"), b"before")
+    expect("no error of another file", os.getxattr(f"{kv}/before", "user.mooncake.error"), b"")
+    try:
+        os.close(os.open(f"{kv}/before", WRONLY | os.O_TRUNC))
+    except OSError as e:
+        expect("not replaced", errno.errorcode[e.errno], "ENOSPC")
+    reason = os.getxattr(f"{kv}/before", "user.mooncake.error").decode()
+    expect("the file says why", "no room" in reason, True)
     waiter = subprocess.Popen(["bash", "-c", f"echo late >'{kv}/late'"], stderr=subprocess.PIPE)
     for _ in range(50):
         begun = time.monotonic()
@@ -603,6 +610,9 @@ def check_full(kv):
         os.close(fd)
     expect("goes on when there is room", (waiter.wait(), waiter.stderr.read()), (0, b""))
     expect("its bytes", content(f"{kv}/late"), b"late\n")
+    put(f"{kv}/before", b"after")
+    expect("replaced", content(f"{kv}/before"), b"after")
+    expect("forgotten", os.getxattr(f"{kv}/before", "user.mooncake.error"), b"")
 
 
 def check_full_excl(kv):
