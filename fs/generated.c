@@ -156,13 +156,14 @@ void mc_genop_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 void mc_genop_read(fuse_req_t req, const struct fuse_file_info *fi, size_t size, off_t off)
 {
-	const struct mc_handle *h = mc_handles_find(fs_of(req)->handles, fi->fh);
+	struct mc_handle *h = mc_handles_find(fs_of(req)->handles, fi->fh);
 	size_t left;
 
 	if (h == NULL || h->text == NULL || off < 0) {
-		fuse_reply_err(req, EBADF);
-		return;
+		fuse_reply_err(req, ESTALE); /* too many were opened since */
+	} else {
+		left = (uint64_t)off < h->len ? h->len - (size_t)off : 0;
+		fuse_reply_buf(req, left > 0 ? h->text + off : NULL, left < size ? left : size);
 	}
-	left = (uint64_t)off < h->len ? h->len - (size_t)off : 0;
-	fuse_reply_buf(req, left > 0 ? h->text + off : NULL, left < size ? left : size);
+	mc_handle_put(h);
 }

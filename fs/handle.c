@@ -2,7 +2,8 @@
  * The table of handles.
  *
  * Invariants: 1. A slot is in use exactly while its handle is set; free slots are linked through
- * next_free. 2. A slot's generation rises with each use, so a number names one use of it.
+ * next_free. 2. A slot's generation rises with each use, so a number names one use of it. 3. The
+ * number of every text is in the ring of texts; what the ring overwrites is removed.
  */
 #include "fs/handle.h"
 
@@ -15,7 +16,7 @@
 #define NONE UINT32_MAX
 
 struct slot {
-	struct mc_handle *handle; /* owned; NULL = free */
+	struct mc_handle *handle; /* owned reference; NULL = free */
 	uint32_t gen, next_free;
 };
 
@@ -24,11 +25,13 @@ struct mc_handles {
 	struct slot *slots; /* owned */
 	uint32_t n_slots, cap_slots, free_slot;
 	uint64_t n_answers, n_texts;
+	uint64_t texts[MC_HANDLE_TEXTS_MAX]; /* numbers, some of them of what is gone */
+	unsigned next_text;
 };
 
-static void handle_free(struct mc_handle *h)
+void mc_handle_put(struct mc_handle *h)
 {
-	if (h == NULL)
+	if (h == NULL || atomic_fetch_sub_explicit(&h->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	mc_answer_unref(h->answer);
 	free(h->text);
@@ -62,36 +65,6 @@ static uint64_t *counter_locked(struct mc_handles *t, const struct mc_handle *h)
 	return h->answer != NULL ? &t->n_answers : &t->n_texts;
 }
 
-int mc_handles_add(struct mc_handles *t, const struct mc_handle *h, uint64_t *ret_id)
-{
-	struct mc_handle *mine = malloc(sizeof(*mine));
-	uint64_t *n;
-	uint32_t slot;
-	int r = 0;
-
-	if (mine == NULL) {
-		mc_answer_unref(h->answer);
-		free(h->text);
-		return -ENOMEM;
-	}
-	*mine = *h;
-	mc_mutex_lock(&t->lock);
-	n = counter_locked(t, mine);
-	if (*n >= (mine->answer != NULL ? MC_HANDLES_MAX : MC_HANDLE_TEXTS_MAX))
-		r = -ENFILE;
-	else
-		r = take_slot_locked(t, &slot);
-	if (r == 0) {
-		++*n;
-		t->slots[slot].handle = mine;
-		*ret_id = (uint64_t)t->slots[slot].gen << 32 | (slot + 1u);
-	}
-	mc_mutex_unlock(&t->lock);
-	if (r < 0)
-		handle_free(mine);
-	return r;
-}
-
 static struct slot *slot_locked(struct mc_handles *t, uint64_t id) MC_REQUIRES(t->lock)
 {
 	uint32_t slot = (uint32_t)id - 1;
@@ -102,35 +75,78 @@ static struct slot *slot_locked(struct mc_handles *t, uint64_t id) MC_REQUIRES(t
 	return &t->slots[slot];
 }
 
-const struct mc_handle *mc_handles_find(struct mc_handles *t, uint64_t id)
+/* Takes the handle out: the table's reference becomes the caller's. NULL: there is none. */
+static struct mc_handle *remove_locked(struct mc_handles *t, uint64_t id) MC_REQUIRES(t->lock)
 {
-	const struct mc_handle *h;
+	struct slot *s = slot_locked(t, id);
+	struct mc_handle *h = s != NULL ? s->handle : NULL;
+
+	if (h == NULL)
+		return NULL;
+	--*counter_locked(t, h);
+	s->handle = NULL;
+	s->gen++;
+	s->next_free = t->free_slot;
+	t->free_slot = (uint32_t)(s - t->slots);
+	return h;
+}
+
+int mc_handles_add(struct mc_handles *t, const struct mc_handle *h, uint64_t *ret_id)
+{
+	struct mc_handle *mine = malloc(sizeof(*mine)), *oldest = NULL;
+	bool is_text = h->text != NULL;
+	uint32_t slot;
+	int r = 0;
+
+	if (mine == NULL) {
+		mc_answer_unref(h->answer);
+		free(h->text);
+		return -ENOMEM;
+	}
+	*mine = (struct mc_handle){.answer = h->answer, .text = h->text, .len = h->len};
+	atomic_init(&mine->refs, 1);
+	mc_mutex_lock(&t->lock);
+	if (is_text)
+		oldest = remove_locked(t, t->texts[t->next_text]);
+	r = !is_text && t->n_answers >= MC_HANDLES_MAX ? -ENFILE : take_slot_locked(t, &slot);
+	if (r == 0) {
+		++*counter_locked(t, mine);
+		t->slots[slot].handle = mine;
+		*ret_id = (uint64_t)t->slots[slot].gen << 32 | (slot + 1u);
+	}
+	if (r == 0 && is_text) {
+		t->texts[t->next_text] = *ret_id;
+		t->next_text = (t->next_text + 1) % MC_HANDLE_TEXTS_MAX;
+	}
+	mc_mutex_unlock(&t->lock);
+	mc_handle_put(oldest);
+	if (r < 0)
+		mc_handle_put(mine);
+	return r;
+}
+
+struct mc_handle *mc_handles_find(struct mc_handles *t, uint64_t id)
+{
+	struct mc_handle *h;
 	struct slot *s;
 
 	mc_mutex_lock(&t->lock);
 	s = slot_locked(t, id);
 	h = s != NULL ? s->handle : NULL;
+	if (h != NULL)
+		atomic_fetch_add_explicit(&h->refs, 1, memory_order_relaxed);
 	mc_mutex_unlock(&t->lock);
 	return h;
 }
 
 void mc_handles_remove(struct mc_handles *t, uint64_t id)
 {
-	struct mc_handle *h = NULL;
-	struct slot *s;
+	struct mc_handle *h;
 
 	mc_mutex_lock(&t->lock);
-	s = slot_locked(t, id);
-	if (s != NULL) {
-		h = s->handle;
-		--*counter_locked(t, h);
-		s->handle = NULL;
-		s->gen++;
-		s->next_free = t->free_slot;
-		t->free_slot = (uint32_t)(s - t->slots);
-	}
+	h = remove_locked(t, id);
 	mc_mutex_unlock(&t->lock);
-	handle_free(h);
+	mc_handle_put(h);
 }
 
 uint64_t mc_handles_count(struct mc_handles *t)
@@ -160,7 +176,7 @@ void mc_handles_close(struct mc_handles *t)
 	if (t == NULL)
 		return;
 	for (uint32_t i = 0; i < t->n_slots; i++)
-		handle_free(t->slots[i].handle);
+		mc_handle_put(t->slots[i].handle);
 	free(t->slots);
 	mc_mutex_done(&t->lock);
 	free(t);

@@ -225,12 +225,14 @@ static void read_page(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 {
 	struct mc_fs *fs = mc_ops_fs(req);
 	struct page p = {.fs = fs, .dir = mc_nodes_find(fs->nodes, ino)};
+	struct mc_handle *h;
 	int r;
 
 	if (p.dir == NULL || off < 0) {
 		fuse_reply_err(req, p.dir == NULL ? ESTALE : EINVAL);
 		return;
 	}
+	h = mc_handles_find(fs->handles, fi->fh);
 	r = mc_page_init(&p.page, req, size, plus);
 	if (plus) {
 		p.cap_given = size / sizeof(struct fuse_entry_param) + 1;
@@ -239,12 +241,13 @@ static void read_page(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	if (r < 0 || (plus && p.given == NULL)) {
 		fuse_reply_err(req, ENOMEM);
 	} else {
-		fill(&p, mc_handles_find(fs->handles, fi->fh), off);
+		fill(&p, h, off);
 		if (mc_page_reply(&p.page) == -ENOENT) {
 			for (size_t i = 0; i < p.n_given; i++)
 				mc_nodes_put(fs->nodes, p.given[i], 1);
 		}
 	}
+	mc_handle_put(h);
 	free(p.given);
 	mc_page_done(&p.page);
 }

@@ -13,7 +13,7 @@
 struct mc_fs;
 
 /* One JSON object, indented: build, modes in effect and why, tiers, remote, KV, recovery, what is
- * not as it should be. docs/FORMAT.md lists the keys. */
+ * not as it should be. */
 int mc_status_json(struct mc_fs *fs, FILE *out);
 /* Metrics in Prometheus' text format 0.0.4; no label is a path or a key. */
 int mc_status_metrics(struct mc_fs *fs, FILE *out);

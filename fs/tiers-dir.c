@@ -261,6 +261,7 @@ void mc_tierop_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	struct mc_fs *fs = mc_ops_fs(req);
 	struct mc_node *n = mc_nodes_find(fs->nodes, ino);
 	struct mc_spot_job *job;
+	struct mc_handle *h;
 	struct mc_page p;
 	struct mc_spot s;
 
@@ -279,11 +280,13 @@ void mc_tierop_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		mc_spot_job_start(job, job->fs->admin);
 		return;
 	}
+	h = mc_handles_find(fs->handles, fi->fh);
 	if (mc_page_init(&p, req, size, plus) < 0)
 		fuse_reply_err(req, ENOMEM);
 	else if (n->kind == MC_NODE_KV_DIR)
 		read_kv(req, fs, n, &p, off);
 	else
-		read_names(fs, &p, n, mc_handles_find(fs->handles, fi->fh), off);
+		read_names(fs, &p, n, h, off);
+	mc_handle_put(h);
 	mc_page_done(&p);
 }

@@ -20,7 +20,9 @@ static struct mc_node *get(
 {
 	struct mc_node *n;
 
-	ck_assert_int_eq(mc_nodes_get(t, &(struct mc_spot){.kind = kind, .place = p, .entry = entry}, &n), 0);
+	ck_assert_int_eq(
+		mc_nodes_get(t, &(struct mc_spot){.kind = kind, .place = p, .entry = entry}, &n),
+		0);
 	return n;
 }
 
