@@ -3,7 +3,7 @@ import json
 import os
 import subprocess
 
-from machine import MIB, Mount, memory, output, program, wait_for
+from machine import MIB, Mount, cpu, memory, output, program, wait_for
 
 MILLION = 1_000_000
 
@@ -131,6 +131,7 @@ def million(bench, table, rounds, scale):
         complete = m.since()
         table.values(f"kv restart with {count} objects: ready", [ready], "s", 2)
         table.values(f"kv restart with {count} objects: index complete", [complete], "s", 5)
+        table.note(f"CPU of the daemon until then: {sum(cpu(m.pid).values()):.2f} s")
         before = memory(m.pid)
         lists = [_client("list", f"{m.point}/kv/d") for _ in range(3)]
         names = {r["files"] for r in lists}
