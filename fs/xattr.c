@@ -286,7 +286,8 @@ void mc_op_setxattr(
 	struct mc_spot s;
 
 	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || mc_dop_is_draft(req, ino)) {
-		fuse_reply_err(req, ENOTSUP);
+		fuse_reply_err(
+			req, mc_kvfs_has(ino) || mc_dop_is_draft(req, ino) ? ENOTSUP : EROFS);
 		return;
 	}
 	name += strlen(PREFIX);
