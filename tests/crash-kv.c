@@ -286,6 +286,7 @@ void crash_kv_check(struct crash_kv *h, const char *dir, const char *dram, uint6
 	uint64_t n = 0;
 	struct mc_kv_stats s;
 	struct kv_fixture x;
+	int r;
 
 	open_store(&x, dir, dram);
 	wait_recovered(x.kv);
@@ -304,8 +305,11 @@ void crash_kv_check(struct crash_kv *h, const char *dir, const char *dram, uint6
 	if (s.objects != n && s.objects != n + 1)
 		crash_die("%llu objects, not %llu", (unsigned long long)s.objects,
 			(unsigned long long)n);
-	if (kv_put_wait(x.kv, "usable", 100000, 7) != 0 || mc_kv_sync(x.kv, "usable") != 0)
-		crash_die("nothing can be put");
+	r = kv_put_wait(x.kv, "usable", 100000, 7);
+	if (r == 0)
+		r = mc_kv_sync(x.kv, "usable");
+	if (r != 0)
+		crash_die("nothing can be put: %d", r);
 	if (mc_kv_evict(x.kv, "usable") != 0)
 		crash_die("it cannot be evicted");
 	kv_expect(x.kv, "usable", 100000, 7);
