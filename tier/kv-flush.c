@@ -126,8 +126,10 @@ static void land(struct flight *f, int res, const struct mc_kv_loc *loc)
 	kv->flights -= obj->size;
 	kv->n_flights--;
 	kv->n_remote_flights -= f->remote;
-	if (nvme)
+	if (nvme) {
 		kv->landed_ns = mc_now_ns();
+		kv->stalled = false;
+	}
 	if (res != -ECANCELED)
 		kv_trouble_locked(kv, nvme ? KV_NVME : KV_REMOTE, res);
 	if (res == 0)
@@ -260,7 +262,7 @@ static void start(struct mc_kv *kv, struct flight **flights, size_t n)
 /* Where flights go now: without NVMe, or while it fails, to the remote. */
 static bool to_remote_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 {
-	return kv->log == NULL || mc_now_ns() < kv->bypass_ns;
+	return kv->log == NULL || kv->stalled || mc_now_ns() < kv->bypass_ns;
 }
 
 static bool may_fly_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)

@@ -103,7 +103,7 @@ static void find_stall_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 	if (kv->n_flights == kv->n_remote_flights || now - kv->landed_ns < KV_STALL * kv->retry_ns)
 		return;
 	kv_trouble_locked(kv, KV_NVME, -ETIMEDOUT);
-	kv->bypass_ns = now + KV_BYPASS * kv->retry_ns;
+	kv->stalled = true; /* until one lands */
 	mc_cond_signal(&kv->flush);
 }
 
