@@ -1,0 +1,31 @@
+/* Removals that are pending on the remote: the list, and the file that remembers it. For
+ * kv-delete*.c. */
+#pragma once
+
+#include "tier/kv-impl.h"
+
+struct kv_delete {
+	struct kv_delete *next;
+	uint8_t version[16];
+	bool running; /* being removed, or claimed by a put */
+	bool waiting; /* until the version that replaced it is durable */
+	bool held;    /* somebody reads the remote's copy: it stays, and is not replaced in haste */
+	bool later;   /* the file says that it waits */
+	char key[];
+};
+
+/* What an entry of the file says. */
+enum kv_delete_op { KV_DELETE_ADD = 1, KV_DELETE_DONE = 2, KV_DELETE_LATER = 3 };
+
+/* version NULL: any. */
+struct kv_delete *kv_delete_find_locked(struct mc_kv *kv, const char *key, const uint8_t *version)
+	MC_REQUIRES(kv->lock);
+/* Entered as running: the caller says when it may begin. NULL: no memory. */
+struct kv_delete *kv_delete_push_locked(
+	struct mc_kv *kv, const char *key, const uint8_t version[16]) MC_REQUIRES(kv->lock);
+void kv_delete_remove_locked(struct mc_kv *kv, struct kv_delete *gone) MC_REQUIRES(kv->lock);
+
+/* ---- kv-delete-file.c: <NVMe>/kv-deletes; without NVMe these do nothing. */
+int kv_delete_append(
+	struct mc_kv *kv, unsigned op, const char *key, const uint8_t version[16], bool sync);
+int kv_delete_empty(struct mc_kv *kv);
