@@ -156,6 +156,7 @@ static int add_locked(struct mc_nodes *t, const struct mc_spot *s, uint64_t hash
 	n->refs = 1;
 	n->last_mode = MC_MODE_NONE;
 	atomic_store_explicit(&n->looked_up, false, memory_order_relaxed);
+	atomic_store_explicit(&n->was_looked_up, false, memory_order_relaxed);
 	t->count++;
 	grow_buckets(t);
 	n->next = t->buckets[hash & (t->n_buckets - 1)];

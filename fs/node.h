@@ -58,8 +58,9 @@ struct mc_node {
 	struct mc_place *place; /* owned reference */
 	char *key;              /* owned */
 	uint64_t hash;
-	/* Below tiers/: names were looked up in this directory since it was opened last. */
-	atomic_bool looked_up;
+	/* Below tiers/: names were looked up in this directory since it was opened last; and the
+	 * time before that. */
+	atomic_bool looked_up, was_looked_up;
 	/* The table's. */
 	uint64_t refs; /* kernel lookups and references of our own */
 	struct mc_node *next;

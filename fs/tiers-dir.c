@@ -14,7 +14,7 @@
 #include "fs/tree.h"
 
 #define LOOK_MAX 65536 /* entries looked at to know whether a directory is there */
-#define LISTED_S 2.0   /* how long what a listing brought along is good for */
+#define LISTED_S 10.0  /* how long what a listing brought along is good for */
 #define ANY_INO 2      /* the kernel does not use the number of a listed name */
 
 static const struct mc_question org_list = {.topic = MC_TOPIC_ORGS, .org = "", .name = ""};
@@ -94,7 +94,7 @@ void mc_tierop_opendir(fuse_req_t req, fuse_ino_t ino, const struct fuse_file_in
 		fuse_reply_err(req, ESTALE);
 		return;
 	}
-	atomic_store_explicit(&n->looked_up, false, memory_order_relaxed);
+	atomic_store(&n->was_looked_up, atomic_exchange(&n->looked_up, false));
 	if (n->kind != MC_NODE_CHECKPOINTS && n->kind != MC_NODE_ORG) {
 		fuse_reply_open(req, fi);
 		return;
@@ -223,8 +223,9 @@ static void read_kv(
 	uint64_t cursor;
 	int r = 0;
 
-	/* Who looks names up wants their attributes: from now on they come along. */
-	l.with_nodes = p->plus && atomic_load_explicit(&n->looked_up, memory_order_relaxed);
+	/* Who looks names up wants their attributes: from now on, and the next time, they come
+	 * along. Once a walk has them it looks nothing up, so the time after next they do not. */
+	l.with_nodes = p->plus && (atomic_load(&n->looked_up) || atomic_load(&n->was_looked_up));
 	l.cap_given = p->size / sizeof(struct fuse_entry_param) + 1;
 	l.given = l.with_nodes ? malloc(l.cap_given * sizeof(struct mc_node *)) : NULL;
 	l.with_nodes = l.given != NULL;

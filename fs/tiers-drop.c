@@ -39,14 +39,12 @@ static int evict(struct mc_fs *fs, const struct mc_spot *s)
 static void unlink_now(struct mc_spot_job *job)
 {
 	struct mc_spot s;
-	struct stat st;
 	char *key = NULL;
 	int r = -EISDIR;
 
 	if (job->spot.kind == MC_NODE_ENTRY || job->spot.kind == MC_NODE_KV_DIR)
 		r = child_of(job, &s, &key);
-	if (r == 0)
-		r = mc_tier_attr(job->fs, &s, &st);
+	/* One that has left the tier meanwhile is where it was to go. */
 	if (r == 0)
 		r = evict(job->fs, &s);
 	free(key);
