@@ -199,7 +199,62 @@ START_TEST(threads_leave_nothing_behind)
 }
 END_TEST
 
-SUITE_MAIN("node", the_root_is_number_one_and_stays, one_key_has_one_node_until_its_last_reference,
-	kind_place_and_entry_tell_nodes_apart, a_reused_slot_has_another_number,
-	numbers_that_were_never_given_are_unknown, fifty_thousand_nodes_are_all_found,
-	threads_leave_nothing_behind)
+START_TEST(nodes_below_tiers_are_told_apart_by_tier_and_key)
+{
+	static const struct mc_spot spots[] = {
+		{.kind = MC_NODE_KV_FILE, .at = MC_AT_DRAM, .key = "a"},
+		{.kind = MC_NODE_KV_FILE, .at = MC_AT_NVME, .key = "a"},
+		{.kind = MC_NODE_KV_FILE, .at = MC_AT_DRAM, .key = "b"},
+		{.kind = MC_NODE_KV_DIR, .at = MC_AT_DRAM, .key = "a"},
+		{.kind = MC_NODE_TIER, .at = MC_AT_DRAM},
+	};
+	struct mc_node *n[5], *again;
+	struct mc_nodes *t;
+
+	ck_assert_int_eq(mc_nodes_open(&t), 0);
+	for (size_t i = 0; i < 5; i++) {
+		ck_assert_int_eq(mc_nodes_get(t, &spots[i], &n[i]), 0);
+		ck_assert_uint_eq(mc_node_id(n[i]) >> 62, 1);
+		for (size_t j = 0; j < i; j++)
+			ck_assert_ptr_ne(n[i], n[j]);
+	}
+	ck_assert_int_eq(mc_nodes_get(t, &spots[0], &again), 0);
+	ck_assert_ptr_eq(again, n[0]);
+	ck_assert_ptr_eq(mc_nodes_find(t, mc_node_id(n[0])), n[0]);
+	ck_assert_ptr_null(mc_nodes_find(t, mc_node_id(n[0]) & UINT64_C(0x1fffffffffffffff)));
+	mc_nodes_close(t);
+}
+END_TEST
+
+START_TEST(a_retired_spot_gets_another_node)
+{
+	static const struct mc_spot dir = {.kind = MC_NODE_KV_DIR, .at = MC_AT_DRAM, .key = "d"};
+	struct mc_node *old, *now;
+	struct mc_nodes *t;
+	uint64_t id;
+
+	ck_assert_int_eq(mc_nodes_open(&t), 0);
+	mc_nodes_retire(t, &dir); /* unknown: nothing */
+	ck_assert_int_eq(mc_nodes_get(t, &dir, &old), 0);
+	ck_assert(mc_nodes_has(t, &dir));
+	id = mc_node_id(old);
+	mc_nodes_retire(t, &dir);
+	ck_assert(!mc_nodes_has(t, &dir));
+	ck_assert_ptr_eq(mc_nodes_find(t, id), old);
+	ck_assert_int_eq(mc_nodes_get(t, &dir, &now), 0);
+	ck_assert_uint_ne(mc_node_id(now), id);
+	mc_nodes_put(t, old, 1);
+	ck_assert_ptr_null(mc_nodes_find(t, id));
+	ck_assert(mc_nodes_has(t, &dir));
+	mc_nodes_put(t, now, 1);
+	ck_assert(!mc_nodes_has(t, &dir));
+	ck_assert_uint_eq(mc_nodes_count(t), 1);
+	mc_nodes_close(t);
+}
+END_TEST
+
+SUITE_MAIN("node", nodes_below_tiers_are_told_apart_by_tier_and_key,
+	a_retired_spot_gets_another_node, the_root_is_number_one_and_stays,
+	one_key_has_one_node_until_its_last_reference, kind_place_and_entry_tell_nodes_apart,
+	a_reused_slot_has_another_number, numbers_that_were_never_given_are_unknown,
+	fifty_thousand_nodes_are_all_found, threads_leave_nothing_behind)
