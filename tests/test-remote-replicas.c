@@ -373,7 +373,7 @@ START_TEST(hedges_are_a_small_share_of_reads)
 	mc_fault_add(x.faults[1], &slow);
 	for (int k = 0; k < 100; k++)
 		ck_assert_int_eq(read_chunk(path, TEXT), 0);
-	ck_assert_uint_le(status().hedges, SET_TOKENS_FIRST / 50 + 164 / 50 + 2);
+	ck_assert_uint_le(status().hedges, SET_TOKENS_FIRST / 25 + 164 / 25 + 1);
 	set_fixture_done(&x);
 }
 END_TEST

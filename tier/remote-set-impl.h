@@ -3,9 +3,9 @@
  *
  * Who does what: remote-set.c opening and closing;
  * -place the homes of a path; -member whether a member is fenced, how fast it is, its thread;
- * -read reads and their hedges; -put puts, removes and the notes they leave; -ask what is asked of
- * one or all; -note the table of notes and their markers on the members; -mend bringing copies to
- * where notes say.
+ * -read reads and their hedges, -choose whom they are asked of; -put puts, removes and the notes
+ * they leave; -ask what is asked of one or all; -note the table of notes and their markers on the
+ * members; -mend bringing copies to where notes say.
  *
  * Invariants
  * 1. `lock` is a leaf: no member is called, and no callback run, with it held.
@@ -27,7 +27,7 @@
 #define SET_RING 128 /* latencies remembered of each member */
 #define SET_GATES 256
 #define SET_STATED 1024
-#define SET_TOKENS_FIRST 200             /* four hedges, see remote-set-read.c */
+#define SET_TOKENS_FIRST 100             /* four hedges, see remote-set-read.c */
 #define SET_NOTES UINT64_C(65536)        /* of one member; more is left to `repair` */
 #define SET_MS UINT64_C(1000000)         /* ns */
 #define SET_QUICK_MS 1500                /* how long stat and the like wait for a member */
@@ -68,8 +68,9 @@ struct set_member {
 	unsigned in_flight; /* reads */
 	uint64_t last_ns;   /* when it last answered, or when the oldest read was sent after that */
 	uint64_t used_ns;   /* when a read was last sent */
-	uint64_t ewma_ns;   /* latency of reads that succeeded; 0 = unknown */
-	uint64_t p95_ns;    /* of the last SET_RING of them; 0 = unknown */
+	uint64_t each_ns;   /* what one more read costs: moving average of the time between answers
+			       while   there was something to answer; 0 = unknown */
+	uint64_t p98_ns;    /* of the last SET_RING of them; 0 = unknown */
 	uint32_t ring_us[SET_RING];
 	uint64_t n_ring;     /* so far */
 	uint64_t backoff_ns; /* between probes */
@@ -116,7 +117,7 @@ struct mc_set {
 	struct set_read *reads MC_GUARDED_BY(lock); /* unanswered, doubly linked */
 	uint64_t n_live MC_GUARDED_BY(lock);        /* struct set_read that are not freed */
 	uint64_t n_hedges MC_GUARDED_BY(lock);
-	unsigned hedge_tokens MC_GUARDED_BY(lock); /* fiftieths of a hedge */
+	unsigned hedge_tokens MC_GUARDED_BY(lock); /* 25 are a hedge */
 	struct set_gate gates[SET_GATES] MC_GUARDED_BY(lock);
 	struct mc_cond gate MC_GUARDED_BY(lock);
 	void *spare[64] MC_GUARDED_BY(lock); /* owned buffers of 1 MiB */
@@ -172,8 +173,9 @@ bool set_is_trouble(int res);
 void set_outcome(struct set_member *m, int res) MC_EXCLUDES(m->set->lock);
 void set_outcome_locked(struct mc_set *s, struct set_member *m, int res) MC_REQUIRES(s->lock);
 void set_fence_locked(struct mc_set *s, struct set_member *m) MC_REQUIRES(s->lock);
-/* A read was answered with bytes after so long. */
-void set_latency_locked(struct mc_set *s, struct set_member *m, uint64_t ns) MC_REQUIRES(s->lock);
+/* A read was answered with bytes after so long, and so long after the answer before. */
+void set_latency_locked(struct mc_set *s, struct set_member *m, uint64_t ns, uint64_t gap_ns)
+	MC_REQUIRES(s->lock);
 /* Members that are not fenced, as bits. */
 unsigned set_up_locked(const struct mc_set *s);
 unsigned set_up(struct mc_set *s) MC_EXCLUDES(s->lock);

@@ -56,8 +56,8 @@ void set_fence_locked(struct mc_set *s, struct set_member *m)
 		return;
 	m->up = false;
 	m->n_fenced++;
-	if (m->ewma_ns < SET_LATE_NS)
-		m->ewma_ns = SET_LATE_NS; /* until it has shown better, or time has passed */
+	if (m->each_ns < SET_LATE_NS)
+		m->each_ns = SET_LATE_NS; /* until it has shown better, or time has passed */
 	m->probe_ns = mc_now_ns() + m->backoff_ns;
 	s->changes++;
 	mc_cond_signal(&s->tick);
@@ -95,13 +95,13 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-void set_latency_locked(struct mc_set *s, struct set_member *m, uint64_t ns)
+void set_latency_locked(struct mc_set *s, struct set_member *m, uint64_t ns, uint64_t gap_ns)
 {
 	uint64_t us = ns / 1000;
 
 	m->n_reads++;
 	m->backoff_ns = SET_PROBE_MIN_NS;
-	m->ewma_ns = m->ewma_ns == 0 ? ns : m->ewma_ns - m->ewma_ns / 8 + ns / 8;
+	m->each_ns = m->each_ns == 0 ? gap_ns : m->each_ns - m->each_ns / 16 + gap_ns / 16;
 	m->ring_us[m->n_ring++ % SET_RING] = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 	if (m->n_ring % (SET_RING / 4) == 0) {
 		size_t n = m->n_ring < SET_RING ? (size_t)m->n_ring : SET_RING;
@@ -109,7 +109,7 @@ void set_latency_locked(struct mc_set *s, struct set_member *m, uint64_t ns)
 
 		memcpy(sorted, m->ring_us, n * sizeof(*sorted));
 		qsort(sorted, n, sizeof(*sorted), by_value);
-		m->p95_ns = (uint64_t)sorted[n * 95 / 100] * 1000;
+		m->p98_ns = (uint64_t)sorted[n * 98 / 100] * 1000;
 	}
 }
 

@@ -6,49 +6,20 @@
  * 2. Each member is tried once for a read. Homes that are up come first, by expected wait; then
  *    others that are up, once every try has failed; then fenced members, once no try is pending at
  *    one that is up.
- * 3. Hedges (a second try while the first is pending at a member that is up) are one in fifty reads
- *    at most, but for a try that has taken SET_LATE_NS.
+ * 3. Hedges (a second try while the first is pending at a member that is up) are one in 25 reads
+ *    at most, but for a try that has taken a second and much longer than others.
  * 4. A member that owes answers and gave none for SET_SILENT… is fenced; reads that wait for fenced
  *    members only are sent on at once.
  */
-#include "tier/remote-set-impl.h"
+#include "tier/remote-set-read.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TOKEN 50                        /* reads that pay for a hedge */
-#define TOKENS_MAX (16 * TOKEN)         /* saved up */
-#define HEDGE_UNKNOWN_NS (100 * SET_MS) /* while latencies are unknown */
-#define HEDGE_MIN_NS (3 * SET_MS)
-#define FOREVER UINT64_MAX
-
-struct set_try {
-	struct mc_remote_read req; /* at the member */
-	struct set_read *g;
-	struct set_member *m;
-	uint64_t sent_ns;
-};
-
-struct set_read {
-	struct mc_set *s;
-	struct mc_remote_read *outer; /* NULL once answered */
-	struct set_read *prev, *next; /* in s->reads */
-	struct set_order order;
-	uint64_t deadline_ns;
-	uint64_t hedge_ns; /* when another member is asked if none has answered */
-	uint64_t sent_ns;  /* of the try sent last */
-	unsigned tried;    /* members, bits; those to be avoided too */
-	unsigned pending;  /* tries under way */
-	unsigned avoid;    /* gave wrong bytes to the caller earlier */
-	unsigned missing;  /* answered -ENOENT */
-	unsigned stale;    /* answered -ESTALE */
-	int trouble;       /* the last error of another kind */
-	unsigned refs;
-	uint64_t seen; /* s->changes, when it was last looked at for that */
-	char *path;    /* into the memory behind the tries */
-	struct set_try tries[];
-};
+#define TOKEN 25                /* reads that pay for a hedge */
+#define TOKENS_MAX (16 * TOKEN) /* saved up */
+#define HEDGE_BUSY 4            /* reads in flight: a member that has so many is no faster way */
 
 /* ---- buffers of 1 MiB */
 
@@ -72,107 +43,6 @@ static void buffer_give(struct mc_set *s, void *buf)
 	}
 	mc_mutex_unlock(&s->lock);
 	free(buf);
-}
-
-/* ---- choosing */
-
-/* What a read takes at the fastest member, so far. */
-static uint64_t best_latency_locked(const struct mc_set *s)
-{
-	uint64_t least = 0;
-
-	for (unsigned i = 0; i < s->n; i++)
-		if (s->members[i].ewma_ns != 0 && (least == 0 || s->members[i].ewma_ns < least))
-			least = s->members[i].ewma_ns;
-	return least != 0 ? least : SET_MS;
-}
-
-/* How long a read sent now would probably take there. An unknown member is taken for a fast one,
- * and one that was slow is forgiven by half each second. */
-static uint64_t expected_wait_locked(const struct set_member *m, uint64_t best, uint64_t now)
-{
-	uint64_t idle_s = (now - m->used_ns) / (1000 * SET_MS);
-	uint64_t each = m->ewma_ns == 0 ? best : m->ewma_ns >> (idle_s < 63 ? idle_s : 63);
-
-	return (each > best ? each : best) * (m->in_flight + 1);
-}
-
-static bool may_ask_locked(struct mc_set *s, struct set_read *g, struct set_member *m)
-	MC_REQUIRES(s->lock)
-{
-	return (g->tried & set_bit(m)) == 0 && atomic_load(&m->remote) != NULL &&
-		set_note_find_locked(s, m, g->path) == NULL && !set_is_stale_locked(s, m, g->path);
-}
-
-/* A member whose copy may be there though a note doubts it, or who is fenced. */
-static struct set_member *last_resort_locked(struct mc_set *s, struct set_read *g, unsigned up)
-	MC_REQUIRES(s->lock)
-{
-	struct set_member *doubted = NULL;
-
-	for (unsigned i = 0; i < s->n; i++) {
-		struct set_member *m = &s->members[g->order.at[i]];
-		if ((g->tried & set_bit(m)) != 0 || atomic_load(&m->remote) == NULL ||
-			set_is_stale_locked(s, m, g->path))
-			continue;
-		if (set_note_find_locked(s, m, g->path) == NULL)
-			return m;
-		if (doubted == NULL && (up & set_bit(m)) != 0)
-			doubted = m;
-	}
-	return doubted;
-}
-
-/* The member to ask next, or NULL: nobody now. second: while another one works on it. */
-static struct set_member *choose_locked(struct mc_set *s, struct set_read *g, bool second)
-	MC_REQUIRES(s->lock)
-{
-	struct set_member *best = NULL;
-	unsigned up = set_up_locked(s);
-	uint64_t now = mc_now_ns(), latency = best_latency_locked(s), best_wait = 0;
-
-	if (g->outer->guard.set) { /* it fits the copy that was looked at */
-		unsigned i = *set_stated(s, g->path);
-
-		if (i > 0 && (up & 1u << (i - 1)) != 0 && may_ask_locked(s, g, &s->members[i - 1]))
-			return &s->members[i - 1];
-		if (second)
-			return NULL;
-	}
-	for (unsigned i = 0; i < g->order.copies; i++) {
-		struct set_member *m = &s->members[g->order.at[i]];
-		uint64_t wait = expected_wait_locked(m, latency, now);
-
-		if ((up & set_bit(m)) != 0 && may_ask_locked(s, g, m) &&
-			(best == NULL || wait < best_wait)) {
-			best = m;
-			best_wait = wait;
-		}
-	}
-	if (best != NULL || second || (g->pending & up) != 0)
-		return best;
-	for (unsigned i = g->order.copies; i < s->n; i++) {
-		struct set_member *m = &s->members[g->order.at[i]];
-
-		if ((up & set_bit(m)) != 0 && may_ask_locked(s, g, m))
-			return m;
-	}
-	return last_resort_locked(s, g, up);
-}
-
-/* When a second member is worth asking: later than nearly all reads of the fastest one take. */
-static uint64_t hedge_after_locked(const struct mc_set *s)
-{
-	uint64_t least = FOREVER;
-
-	for (unsigned i = 0; i < s->n; i++)
-		if (s->members[i].up && s->members[i].p95_ns != 0 && s->members[i].p95_ns < least)
-			least = s->members[i].p95_ns;
-	if (least == FOREVER)
-		return HEDGE_UNKNOWN_NS;
-	if (least < HEDGE_MIN_NS)
-		return HEDGE_MIN_NS;
-	return least < SET_LATE_NS ? least : SET_LATE_NS;
 }
 
 /* ---- sending */
@@ -202,7 +72,7 @@ static struct set_try *book_locked(struct mc_set *s, struct set_read *g, struct 
 	g->pending |= set_bit(m);
 	g->refs++;
 	g->sent_ns = now;
-	g->hedge_ns = now + hedge_after_locked(s);
+	g->hedge_ns = now + set_hedge_after_locked(s);
 	if (g->hedge_ns < s->tick_ns || now + SET_SILENT_MIN_NS < s->tick_ns)
 		mc_cond_signal(&s->tick);
 	if (m->in_flight++ == 0)
@@ -289,7 +159,7 @@ static void go_on(struct set_read *g)
 	if (g->outer != NULL) {
 		m = s->stopping || (g->pending & set_up_locked(s)) != 0
 			? NULL
-			: choose_locked(s, g, false);
+			: set_choose_locked(s, g, false);
 		if (m != NULL)
 			t = book_locked(s, g, m);
 		else
@@ -333,14 +203,16 @@ static void try_done(struct mc_remote_read *req, int res)
 	struct mc_set *s = g->s;
 	struct mc_remote_read *outer = NULL;
 	void *buf = req->buf;
+	uint64_t gap_ns;
 	bool missing;
 
 	mc_mutex_lock(&s->lock);
 	g->pending &= ~set_bit(t->m);
 	t->m->in_flight--;
+	gap_ns = mc_now_ns() - t->m->last_ns;
 	set_outcome_locked(s, t->m, res == -ESTALE && req->guard.set ? 0 : res);
 	if (res == 0) {
-		set_latency_locked(s, t->m, mc_now_ns() - t->sent_ns);
+		set_latency_locked(s, t->m, mc_now_ns() - t->sent_ns, gap_ns);
 		s->hedge_tokens += s->hedge_tokens < TOKENS_MAX;
 		outer = g->outer;
 		if (outer != NULL)
@@ -404,11 +276,11 @@ void set_read(struct mc_backend *b, struct mc_remote_read *req)
 /* Fences who is silent; the earliest time at which that may have to be done next. */
 static uint64_t fence_silent_locked(struct mc_set *s, uint64_t now) MC_REQUIRES(s->lock)
 {
-	uint64_t next = FOREVER;
+	uint64_t next = SET_FOREVER;
 
 	for (unsigned i = 0; i < s->n; i++) {
 		struct set_member *m = &s->members[i];
-		uint64_t patience = 4 * m->p95_ns;
+		uint64_t patience = 4 * m->p98_ns;
 
 		if (!m->up || m->in_flight == 0)
 			continue;
@@ -428,20 +300,29 @@ static uint64_t fence_silent_locked(struct mc_set *s, uint64_t now) MC_REQUIRES(
 static struct set_try *hedge_locked(struct mc_set *s, struct set_read *g, uint64_t now)
 	MC_REQUIRES(s->lock)
 {
+	uint64_t late_ns = g->sent_ns + set_late_after_locked(s);
 	struct set_member *m;
 
 	if (now < g->hedge_ns)
 		return NULL;
-	if (s->hedge_tokens < TOKEN && now < g->sent_ns + SET_LATE_NS) {
-		g->hedge_ns = g->sent_ns + SET_LATE_NS;
+	if (s->hedge_tokens < TOKEN && now < late_ns) {
+		g->hedge_ns = late_ns;
 		return NULL;
 	}
-	m = choose_locked(s, g, true);
+	m = set_choose_locked(s, g, true);
+	if (m != NULL && m->in_flight >= HEDGE_BUSY && now < late_ns) {
+		g->hedge_ns = late_ns;
+		return NULL;
+	}
 	if (m == NULL) {
-		g->hedge_ns = FOREVER; /* a change of members looks again */
+		g->hedge_ns = SET_FOREVER; /* a change of members looks again */
 		return NULL;
 	}
 	s->n_hedges++;
+	for (unsigned i = 0; i < s->n; i++) /* who answered nobody since is slow */
+		if ((g->pending & 1u << i) != 0 && s->members[i].last_ns <= g->sent_ns &&
+			s->members[i].each_ns < now - g->sent_ns)
+			s->members[i].each_ns = now - g->sent_ns;
 	s->hedge_tokens -= s->hedge_tokens < TOKEN ? s->hedge_tokens : TOKEN;
 	return book_locked(s, g, m);
 }
@@ -460,7 +341,7 @@ static struct set_read *due_locked(struct mc_set *s, struct set_try **ret_try, u
 	for (struct set_read *g = s->reads; g != NULL; g = g->next) {
 		if (g->seen != s->changes) {
 			g->seen = s->changes;
-			g->hedge_ns = g->hedge_ns == FOREVER ? now : g->hedge_ns;
+			g->hedge_ns = g->hedge_ns == SET_FOREVER ? now : g->hedge_ns;
 			if ((g->pending & set_up_locked(s)) == 0) {
 				g->refs++;
 				return g;

@@ -371,7 +371,7 @@ void mc_remote_set_status(struct mc_remote *r, struct mc_set_status *ret)
 		ret->members[i] = (struct mc_set_member_status){.url = m->url.url,
 			.up = m->up,
 			.notes = m->notes.n,
-			.latency_ns = m->ewma_ns,
+			.latency_ns = m->each_ns,
 			.fenced = m->n_fenced,
 			.reads = m->n_reads,
 			.caught_up = m->n_caught_up};

@@ -83,7 +83,7 @@ struct mc_set_member_status {
 	const char *url;     /* borrowed until close */
 	bool up;             /* not fenced */
 	uint64_t notes;      /* copies that it still has to get, as far as they are known here */
-	uint64_t latency_ns; /* of reads, moving average; 0 = unknown */
+	uint64_t latency_ns; /* between two answers while busy, moving average; 0 = unknown */
 	uint64_t fenced;     /* how often so far */
 	uint64_t reads;      /* answered with bytes */
 	uint64_t caught_up;  /* copies brought to it */

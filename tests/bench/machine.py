@@ -109,11 +109,11 @@ class Bench:
 
 
 class Server:
-    """NFS-Ganesha exporting bench.tmp/nfs/export."""
+    """NFS-Ganesha exporting bench.tmp/NAME/export."""
 
-    def __init__(self, bench):
-        self.dir = bench.folder("nfs")
-        self.export = bench.folder("nfs", "export")
+    def __init__(self, bench, name="nfs"):
+        self.dir = bench.folder(name)
+        self.export = bench.folder(name, "export")
         self._run("start")
         bench.open.append(self)
 
@@ -137,12 +137,13 @@ class Server:
 
 class SlowNetwork:
     """While entered, what is started lives in a network of its own, whose loopback passes rate bytes a
-    second. The kernel shapes it, so that the limit takes no CPU from what is measured."""
+    second; with ports, from each of these. The kernel shapes it, so that the limit takes no CPU from what
+    is measured."""
 
     CLONE_NEWNET = 0x40000000
 
-    def __init__(self, rate):
-        self.rate = rate
+    def __init__(self, rate, *ports):
+        self.rate, self.ports = rate, ports
         self.home = None
 
     def __enter__(self):
@@ -153,9 +154,20 @@ class SlowNetwork:
         output("ip", "link", "set", "lo", "up")
         # Resolvers want an address that is not a loopback's (AI_ADDRCONFIG).
         output("ip", "address", "add", "192.0.2.1/32", "dev", "lo")
-        output("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", f"{8 * self.rate}bit",
-               "burst", "1mb", "latency", "50ms")
+        if self.ports:
+            self._limit_ports()
+        else:
+            output("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", f"{8 * self.rate}bit",
+                   "burst", "1mb", "latency", "50ms")
         return self
+
+    def _limit_ports(self):
+        output("tc", "qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb")
+        for i, port in enumerate(self.ports):
+            output("tc", "class", "add", "dev", "lo", "parent", "1:", "classid", f"1:{10 + i}", "htb", "rate",
+                   f"{8 * self.rate}bit", "burst", "1mb", "quantum", "60000")
+            output("tc", "filter", "add", "dev", "lo", "parent", "1:", "protocol", "ip", "u32", "match", "ip",
+                   "sport", str(port), "0xffff", "flowid", f"1:{10 + i}")
 
     def __exit__(self, *_):
         ctypes.CDLL(None).setns(self.home.fileno(), self.CLONE_NEWNET)
@@ -165,8 +177,8 @@ class SlowNetwork:
 class Proxy:
     """tests/tcp-proxy before an NFS server; its url goes through it."""
 
-    def __init__(self, bench, server):
-        self.dir = bench.folder("proxy")
+    def __init__(self, bench, server, name="proxy"):
+        self.dir = bench.folder(name)
         self.process = subprocess.Popen([program("tests/tcp-proxy"), "run", self.dir, server.port])
         bench.open.append(self)
         wait_for(lambda: os.path.exists(f"{self.dir}/port"))
