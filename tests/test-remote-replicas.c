@@ -220,6 +220,7 @@ END_TEST
 
 START_TEST(all_members_down_is_an_error_by_the_deadline_and_then_right_bytes)
 {
+	struct mc_remote_stats st;
 	struct mc_remote_attr attr;
 	char path[80];
 
@@ -233,9 +234,15 @@ START_TEST(all_members_down_is_an_error_by_the_deadline_and_then_right_bytes)
 	ck_assert_int_eq(read_chunk(path, TEXT), -ETIMEDOUT);
 	ck_assert_int_eq(mc_remote_stat(x.r, path, &attr, NULL), -ETIMEDOUT);
 	ck_assert_int_lt(mc_remote_put(x.r, path, TEXT, LEN, 0, NULL), 0);
+	await_up(&x, 0, false);
+	await_up(&x, 1, false);
+	mc_remote_stats(x.r, &st);
+	ck_assert_int_eq(st.connected, false);
 	member_hangs(&x, 0, false);
 	member_hangs(&x, 1, false);
 	await_up(&x, 0, true);
+	mc_remote_stats(x.r, &st);
+	ck_assert_int_eq(st.connected, true);
 	ck_assert_int_eq(read_chunk(path, TEXT), 0);
 	set_fixture_done(&x);
 }

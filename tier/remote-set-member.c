@@ -50,11 +50,21 @@ static void tell(const struct set_member *m, const char *event, const char *text
 	m->set->opts.event(m->set->opts.ctx, event, line);
 }
 
+/* What mc_remote_stats says. */
+static void count_up_locked(struct mc_set *s)
+{
+	unsigned up = (unsigned)__builtin_popcount(set_up_locked(s));
+
+	atomic_store(&s->counters->up, up);
+	atomic_store(&s->counters->down, s->n - up);
+}
+
 void set_fence_locked(struct mc_set *s, struct set_member *m)
 {
 	if (!m->up)
 		return;
 	m->up = false;
+	count_up_locked(s);
 	m->n_fenced++;
 	if (m->each_ns < SET_LATE_NS)
 		m->each_ns = SET_LATE_NS; /* until it has shown better, or time has passed */
@@ -184,6 +194,8 @@ static void join(struct set_member *m)
 	set_look(m);
 	mc_mutex_lock(&s->lock);
 	m->up = true;
+	atomic_fetch_add(&s->counters->reconnects, m->n_fenced > 0);
+	count_up_locked(s);
 	m->tried = true;
 	m->failures = 0;
 	m->last_ns = mc_now_ns();
