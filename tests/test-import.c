@@ -481,8 +481,9 @@ START_TEST(a_reference_copies_nothing_and_notices_a_changed_file)
 }
 END_TEST
 
-static void keep_text(void *ctx, const char *text)
+static void keep_text(void *ctx, const char *text, bool repaired)
 {
+	(void)repaired;
 	snprintf(ctx, 512, "%s", text);
 }
 

@@ -96,7 +96,9 @@ START_TEST(every_row_of_the_table_is_complete_and_unique)
 		for (int j = 0; j < i; j++) {
 			const struct mc_option *b = &mc_option_table[j];
 
-			ck_assert_str_ne(a->name, b->name);
+			/* A name may mean another thing to other commands. */
+			if ((a->commands & b->commands) != 0)
+				ck_assert_str_ne(a->name, b->name);
 			ck_assert_msg(a->letter == 0 || a->letter != b->letter,
 				"%s and %s share -%c", a->name, b->name, a->letter);
 		}

@@ -79,6 +79,20 @@ struct mc_set_settle {
 };
 int mc_remote_set_settle(struct mc_remote *r, const char *dir, const struct mc_set_settle *how);
 
+/*
+ * The members one by one, for those who look at every copy: in the order of the path, its homes
+ * first. r itself when it is no set.
+ */
+struct mc_set_copy {
+	struct mc_remote *remote; /* borrowed until close; NULL: it was never reached */
+	const char *url, *name;   /* borrowed until close */
+};
+struct mc_set_copies {
+	unsigned n, homes; /* members; those of them that must have a copy */
+	struct mc_set_copy at[MC_SET_MAX];
+};
+int mc_remote_set_copies(struct mc_remote *r, const char *path, struct mc_set_copies *ret);
+
 struct mc_set_member_status {
 	const char *url;     /* borrowed until close */
 	bool up;             /* not fenced */

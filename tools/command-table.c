@@ -28,11 +28,20 @@ static const char ls_details[] = "Lists the revisions of all checkpoints, of one
 				 "ORG/MODEL; with @REV the files of\n"
 				 "that revision.\n";
 
-static const char verify_details[] = "Every chunk of the revision (the newest without @REV) must "
-				     "exist with its size, and its bytes\n"
-				     "must have its SHA-256; files taken by reference must be "
-				     "unchanged. Each damage is printed with\n"
-				     "file, range and chunk; the exit code is then 3.\n";
+static const char verify_details[] =
+	"Every chunk of the revision (the newest without @REV) must exist with its size, and its\n"
+	"bytes must have its SHA-256; files taken by reference must be unchanged. Of several\n"
+	"remotes every copy is looked at, those of the manifest, too; with --from those on one of\n"
+	"them. Each damage is printed with file, range, chunk and remote; the exit code is then\n"
+	"3.\n";
+
+static const char repair_details[] =
+	"Looks at every copy as verify does. One that is missing or wrong gets the bytes of a "
+	"right\n"
+	"one: on another of the remotes, on those of --from, or in the file below --source. What\n"
+	"is right is not written. Files taken by reference are only looked at. It may run beside\n"
+	"mounts, and may be killed and begun again. Each damage is printed with what became of\n"
+	"it; the exit code is 3 when something is left.\n";
 
 static const char export_details[] = "Writes the revision (the newest without @REV) to DEST, which "
 				     "must not exist or be empty: bytes,\n"
@@ -150,6 +159,9 @@ const struct mc_command mc_command_table[] = {
 	{"verify", MC_IN_VERIFY, "ORG/MODEL[@REV]", 1, 1,
 		"Check that the remote holds every byte of a revision.", verify_details,
 		mc_cmd_verify},
+	{"repair", MC_IN_REPAIR, "ORG/MODEL[@REV]", 1, 1,
+		"Put right bytes back where copies of a revision are missing or wrong.",
+		repair_details, mc_cmd_repair},
 	{"export", MC_IN_EXPORT, "ORG/MODEL[@REV] DEST", 2, 2,
 		"Write a revision back as plain files.", export_details, mc_cmd_export},
 	{"rm", MC_IN_RM, "ORG/MODEL@REV", 1, 1, "Take a revision out of the catalogue.", rm_details,
@@ -205,7 +217,7 @@ const struct mc_exit_code mc_exit_codes[] = {
 	{MC_EXIT_OK, "Done."},
 	{MC_EXIT_FAILED, "Failed; the reason is on standard error."},
 	{MC_EXIT_USAGE, "Wrong usage: the command line or a configuration file."},
-	{MC_EXIT_DAMAGED, "verify, gc: bytes are missing or wrong."},
+	{MC_EXIT_DAMAGED, "verify, repair, gc: bytes are missing or wrong."},
 	{MC_EXIT_BUSY, "umount: the mount is in use."},
 	{MC_EXIT_INCOMPLETE, "warm: the tier does not hold everything."},
 };

@@ -9,7 +9,7 @@ enum {
 	MC_EXIT_OK = 0,
 	MC_EXIT_FAILED = 1,
 	MC_EXIT_USAGE = 2,
-	MC_EXIT_DAMAGED = 3,    /* verify, gc: bytes are missing or wrong */
+	MC_EXIT_DAMAGED = 3,    /* verify, repair, gc: bytes are missing or wrong */
 	MC_EXIT_BUSY = 4,       /* umount: somebody uses the mount */
 	MC_EXIT_INCOMPLETE = 5, /* warm: the tier does not hold all of it */
 };
@@ -68,6 +68,7 @@ int mc_cmd_mount(const struct mc_options *o);
 int mc_cmd_plan(const struct mc_options *o);
 int mc_cmd_reshard(const struct mc_options *o);
 int mc_cmd_rebalance(const struct mc_options *o);
+int mc_cmd_repair(const struct mc_options *o);
 int mc_cmd_rm(const struct mc_options *o);
 int mc_cmd_umount(const struct mc_options *o);
 int mc_cmd_verify(const struct mc_options *o);

@@ -98,6 +98,35 @@ int mc_open_remote(const struct mc_options *o, struct mc_remote **ret)
 	return mc_open_remote_telling(o, warn, ret);
 }
 
+void mc_close_remotes(struct mc_remote *const *remotes, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		mc_remote_close(remotes[i]);
+}
+
+int mc_open_from(const struct mc_options *o, struct mc_remote *ret[MC_FROM_MAX], unsigned *ret_n)
+{
+	const char *text = mc_options_text(o, MC_OPT_FROM_REMOTE);
+	cleanup_free char *copy = text == NULL ? NULL : strdup(text);
+	char *rest = copy, *line;
+	struct mc_err err = {0};
+	int r = 0;
+
+	*ret_n = 0;
+	if (text != NULL && copy == NULL)
+		return mc_fail(&err, -ENOMEM);
+	while (r == 0 && (line = strsep(&rest, "\n")) != NULL) {
+		if (*ret_n == MC_FROM_MAX)
+			r = mc_fail_usage(o, "more than %u --from", MC_FROM_MAX);
+		else
+			r = open_urls(o, line, warn, &ret[*ret_n]);
+		*ret_n += r == 0;
+	}
+	if (r != 0)
+		mc_close_remotes(ret, *ret_n);
+	return r;
+}
+
 int mc_open_payload(const struct mc_options *o, struct mc_remote **ret)
 {
 	const char *root = mc_options_text(o, MC_OPT_PAYLOAD_ROOT);

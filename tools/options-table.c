@@ -3,7 +3,8 @@
 
 #define ON_REMOTE                                                                                  \
 	(MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_MOUNT | MC_IN_LAYOUT |      \
-		MC_IN_PLAN | MC_IN_RESHARD | MC_IN_CONFIG | MC_IN_GC | MC_IN_RM | MC_IN_REBALANCE)
+		MC_IN_PLAN | MC_IN_RESHARD | MC_IN_CONFIG | MC_IN_GC | MC_IN_RM |                  \
+		MC_IN_REBALANCE | MC_IN_REPAIR)
 #define ON_FILES (MC_IN_DU | MC_IN_WARM | MC_IN_EVICT | MC_IN_PIN | MC_IN_UNPIN)
 #define ON_DAEMON (ON_FILES | MC_IN_STATUS | MC_IN_STATS | MC_IN_REFRESH | MC_IN_DEBUG_BUNDLE)
 #define ON_ALL (ON_REMOTE | ON_DAEMON | MC_IN_UMOUNT | MC_IN_VERSION | MC_IN_HELP)
@@ -31,7 +32,7 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 	[MC_OPT_JOBS] = {"jobs", 'j', true, false, MC_OPTION_COUNT, "N", NULL, 1, 1024,
 		"Chunks (of up to 8 MiB) worked on at once; default 4 for each core, 8 to 64.",
 		MC_IN_IMPORT | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_RESHARD | MC_IN_GC |
-			MC_IN_REBALANCE},
+			MC_IN_REBALANCE | MC_IN_REPAIR},
 	[MC_OPT_STRICT] = {"strict", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Fail on a weight file that does not parse; otherwise it becomes plain bytes.",
 		MC_IN_IMPORT},
@@ -53,7 +54,7 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		"Print JSON lines, for programs.",
 		MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_VERSION |
 			MC_IN_CONFIG | MC_IN_LAYOUT | MC_IN_PLAN | MC_IN_RESHARD | MC_IN_GC |
-			MC_IN_RM | MC_IN_REBALANCE | ON_DAEMON},
+			MC_IN_RM | MC_IN_REBALANCE | MC_IN_REPAIR | ON_DAEMON},
 	[MC_OPT_MODEL] = {"model", 0, false, false, MC_OPTION_TEXT, "DIR|ORG/MODEL[@REV]", NULL, 0,
 		0,
 		"The checkpoint a layout is for: a local directory, or a revision on the remote. "
@@ -63,6 +64,12 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 	[MC_OPT_FROM] = {"from", 0, false, false, MC_OPTION_TEXT, "LAYOUT", "files", 0, 0,
 		"Who holds the bytes: a layout, Mooncake's manifest (*.json), or files.",
 		MC_IN_PLAN},
+	[MC_OPT_FROM_REMOTE] = {"from", 0, false, false, MC_OPTION_TEXTS, "URL", NULL, 0, 0,
+		"verify: look at the copies on this one of the remotes only, by its URL or name. "
+		"repair: another remote that may hold right bytes, may be given several times.",
+		MC_IN_VERIFY | MC_IN_REPAIR},
+	[MC_OPT_SOURCE] = {"source", 0, false, false, MC_OPTION_TEXT, "DIR", NULL, 0, 0,
+		"The directory that was imported, for what no remote holds right.", MC_IN_REPAIR},
 	[MC_OPT_TO] = {"to", 0, false, false, MC_OPTION_TEXT, "LAYOUT", NULL, 0, 0,
 		"Who wants them: a layout, or Mooncake's placement manifest (*.json).", MC_IN_PLAN},
 	[MC_OPT_NODES] = {"nodes", 0, false, false, MC_OPTION_TEXT, "FILE", NULL, 0, 0,

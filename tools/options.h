@@ -30,6 +30,8 @@ enum mc_option_id {
 	MC_OPT_JSON,
 	MC_OPT_MODEL,
 	MC_OPT_FROM,
+	MC_OPT_FROM_REMOTE,
+	MC_OPT_SOURCE,
 	MC_OPT_TO,
 	MC_OPT_NODES,
 	MC_OPT_SAME,
@@ -103,6 +105,7 @@ enum {
 	MC_IN_GC = 1 << 24,
 	MC_IN_RM = 1 << 25,
 	MC_IN_REBALANCE = 1 << 28,
+	MC_IN_REPAIR = 1 << 29,
 };
 
 struct mc_option {
