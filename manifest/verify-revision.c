@@ -101,6 +101,25 @@ static int no_manifest(struct verify *v, const struct mc_rev_name *name, struct 
 		name->model, name->rev);
 }
 
+/* Of all remotes the first that has what the id promises, and that parses. 0, -ENOENT, -ENOMEM. */
+static int find_promised(const struct places *places, struct verify_revision *ret)
+{
+	for (unsigned i = 0; i < places->n; i++) {
+		int r = read_json(places->at[i], ret->name, ret->id, &ret->json, &ret->len);
+
+		if (r == 0) {
+			r = mc_manifest_parse(ret->json, ret->len, &ret->m, NULL);
+			if (r < 0) {
+				free(ret->json);
+				ret->json = NULL;
+			}
+		}
+		if (r == 0 || r == -ENOMEM)
+			return r;
+	}
+	return -ENOENT;
+}
+
 int verify_find_manifest(struct verify *v, struct verify_revision *ret, struct mc_err *err)
 {
 	struct places places;
@@ -112,13 +131,11 @@ int verify_find_manifest(struct verify *v, struct verify_revision *ret, struct m
 	for (unsigned i = 0; i < places.n; i++) {
 		if (read_id(places.at[i], ret->name, ret->id) < 0)
 			continue;
-		for (unsigned k = 0; k < places.n; k++) {
-			r = read_json(places.at[k], ret->name, ret->id, &ret->json, &ret->len);
-			if (r == 0)
-				return mc_manifest_parse(ret->json, ret->len, &ret->m, err);
-			if (r == -ENOMEM)
-				return mc_err_set(err, r, "out of memory");
-		}
+		r = find_promised(&places, ret);
+		if (r == 0)
+			return 0;
+		if (r == -ENOMEM)
+			return mc_err_set(err, r, "out of memory");
 	}
 	return no_manifest(v, ret->name, err);
 }
