@@ -193,7 +193,7 @@ static void tell(struct item *it, unsigned k, bool repaired, const char *then)
 	mc_hex_encode(it->c.sha256, MC_SHA256_SIZE, hex);
 	verify_where(&it->copies, it->bad[k], where, sizeof(where));
 	verify_report(it->v, repaired, "%s: bytes %llu to %llu: chunk %s: %s%s%s%s", path,
-		(unsigned long long)it->part->off, (unsigned long long)(it->part->off + it->c.len),
+		(unsigned long long)it->part->off, (unsigned long long)it->part->off + it->c.len,
 		hex, where, it->what[k], then[0] != '\0' ? ": " : "", then);
 }
 
