@@ -32,6 +32,7 @@ void mc_figures_take(struct mc_fs *fs, struct mc_figures *ret)
 	if (fs->opts->kv != NULL)
 		mc_kv_stats(fs->opts->kv, &ret->kv);
 	mc_remote_stats(fs->opts->remote, &ret->remote);
+	mc_remote_set_status(fs->opts->remote, &ret->set);
 	ret->has_nvme = ret->store.nvme.capacity > 0;
 	ret->has_kv = fs->opts->kv != NULL;
 	ret->opens_passthrough = atomic_load(&c->opens_passthrough);
@@ -60,6 +61,20 @@ void mc_figures_degraded(const struct mc_fs *fs, const struct mc_figures *f,
 
 	if (!f->remote.connected)
 		each(ctx, "the remote does not answer; what is resident is served meanwhile");
+	for (unsigned i = 0; i < f->set.n; i++) {
+		const struct mc_set_member_status *m = &f->set.members[i];
+
+		if (!m->up)
+			snprintf(text, sizeof(text),
+				"%.160s does not answer; its copies are read from other remotes",
+				m->url);
+		else if (m->notes > 0)
+			snprintf(text, sizeof(text),
+				"%.160s is being brought %llu copies that it missed", m->url,
+				(unsigned long long)m->notes);
+		if (!m->up || m->notes > 0)
+			each(ctx, text);
+	}
 	if (f->store.nvme.bypassed)
 		each(ctx, "the NVMe tier had too many I/O errors; it is left out and probed");
 	if (f->has_kv && f->kv.degraded != NULL) {

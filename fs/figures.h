@@ -3,6 +3,7 @@
 
 #include "fs/state.h"
 #include "tier/kv.h"
+#include "tier/remote-set.h"
 #include "tier/store.h"
 
 /* Counters as far as the process has come; bytes where the name says nothing else. */
@@ -10,6 +11,7 @@ struct mc_figures {
 	struct mc_store_stats store;
 	struct mc_kv_stats kv; /* zero without kv/ */
 	struct mc_remote_stats remote;
+	struct mc_set_status set; /* n = 0: one remote */
 	bool has_nvme, has_kv;
 	uint64_t opens_passthrough, opens_cached;
 	uint64_t reads, read_bytes, read_errors;

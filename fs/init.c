@@ -1,14 +1,15 @@
 /*
  * What is negotiated with the kernel, and why. The sizes: one read request is 1 MiB, the store's
  * block; the default of 12 background requests would throttle readahead, 64 keep a pool of that
- * many blocks busy.
+ * many blocks busy. The kernel counts RELEASE among them too, and a put of kv/ ends with it: so
+ * many reads that wait for a dead remote must not fill it.
  */
 #include "fs/ops.h"
 
 #include "fs/mode.h"
 
 #define REQUEST_BYTES (UINT32_C(1) << 20)
-#define BACKGROUND 64
+#define BACKGROUND 512
 
 static bool want(struct fuse_conn_info *conn, unsigned cap)
 {

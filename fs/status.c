@@ -144,6 +144,24 @@ static json_t *tiers(const struct mc_figures *f)
 	return list;
 }
 
+/* The remotes that hold copies of each other's data; none when there is one only. */
+static json_t *members(const struct mc_set_status *s)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < s->n; i++) {
+		const struct mc_set_member_status *m = &s->members[i];
+
+		json_array_append_new(list,
+			OBJECT({"url", words(m->url)}, {"reachable", json_boolean(m->up)},
+				{"copies_missing", number(m->notes)},
+				{"copies_brought", number(m->caught_up)},
+				{"reads", number(m->reads)}, {"times_left_out", number(m->fenced)},
+				{"answer_microseconds", number(m->latency_ns / 1000)}));
+	}
+	return list;
+}
+
 static json_t *remotes(struct mc_fs *fs, const struct mc_figures *f)
 {
 	const struct mc_remote_stats *r = &f->remote;
@@ -162,7 +180,8 @@ static json_t *remotes(struct mc_fs *fs, const struct mc_figures *f)
 			{"written_bytes", number(r->bytes_written)},
 			{"requests", number(r->requests)},
 			{"requests_in_flight", number(r->in_flight)}, {"errors", number(r->errors)},
-			{"reconnects", number(r->reconnects)}));
+			{"reconnects", number(r->reconnects)},
+			{"hedged_reads", number(f->set.hedges)}, {"members", members(&f->set)}));
 	return list;
 }
 

@@ -91,6 +91,15 @@ await_log event=remote-fenced
 fact 'with one server away everything is listed and read'
 ls "$mnt/checkpoints/acme" >/dev/null || fail ls
 trouble right "${files[@]}"
+fact 'status says which server is away'
+members()
+{
+	python3 -c 'import json, sys
+s = json.load(open(sys.argv[1]))
+away = [m["url"] for m in s["remotes"][0]["members"] if not m["reachable"]]
+print(len(s["remotes"][0]["members"]), len(away), sum(u in d for u in away for d in s["degraded"]))' "$mnt/.mooncake/status"
+}
+[ "$(members)" = '2 1 1' ] || fail "status: $(members)"
 fact 'the server is back: it is used again'
 nfs_restart "$MC_TMP/a" || fail restart
 await_log event=remote-back

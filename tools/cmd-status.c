@@ -41,14 +41,24 @@ static bool print_tiers(const json_t *tiers)
 	return has_nvme;
 }
 
+static void print_remote(const json_t *r)
+{
+	printf("remote       %s: %s\n", text(json_object_get(r, "url")),
+		json_is_true(json_object_get(r, "reachable")) ? "reachable" : "not reachable");
+}
+
 static void print_remotes(const json_t *remotes)
 {
-	const json_t *r;
-	size_t i;
+	const json_t *r, *members, *m;
+	size_t i, j;
 
-	json_array_foreach(remotes, i, r) printf("remote       %s: %s\n",
-		text(json_object_get(r, "url")),
-		json_is_true(json_object_get(r, "reachable")) ? "reachable" : "not reachable");
+	json_array_foreach(remotes, i, r)
+	{
+		members = json_object_get(r, "members");
+		if (json_array_size(members) == 0)
+			print_remote(r);
+		json_array_foreach(members, j, m) print_remote(m);
+	}
 }
 
 /* What could be better; of a tier that is not there nothing could. */
