@@ -367,7 +367,8 @@ static void check_state(struct run *r, const char *where)
 	}
 	snprintf(segments, sizeof(segments), "%s/segments", r->dir);
 	snprintf(images, sizeof(images), "%s/kvimages", r->dir);
-	ck_assert_msg(kv_stats(r->log).live == live, "%s: live", where);
+	ck_assert_msg(kv_stats(r->log).live == live, "%s: live %llu, not %llu (a %u, b %u)", where,
+		(unsigned long long)kv_stats(r->log).live, (unsigned long long)live, a, b);
 	ck_assert_msg(kv_stats(r->log).used == disk_bytes(segments) + disk_bytes(images),
 		"%s: used", where);
 	ck_assert_uint_le(kv_stats(r->log).used, CAPACITY);

@@ -251,6 +251,7 @@ static void start_up(struct mc_kv_log *log)
 		mc_kv_failed(log, mc_kv_snapshot(log)); /* the first commit tries again */
 	mc_mutex_lock(&log->lock);
 	log->dead = r;
+	log->replayed = true;
 	mc_mutex_unlock(&log->lock);
 	if (log->replay.done != NULL)
 		log->replay.done(log->replay.ctx, r);

@@ -169,6 +169,7 @@ struct mc_kv_log {
 		moved; /* for everybody else: an op ended, recovery ended, a pack came back */
 	struct mc_journal *journal; /* owned; NULL until recovery read it */
 	bool recovering, stopping, packer_done;
+	bool replayed; /* the table and the figures are complete */
 	int dead; /* recovery failed with this */
 	struct mc_kv_table table;
 	struct mc_kv_segment **segs; /* owned, by id */

@@ -305,7 +305,7 @@ void mc_kv_log_set_owner(struct mc_kv_log *log, const struct mc_kv_log_owner *ow
 void mc_kv_log_stats(struct mc_kv_log *log, struct mc_kv_log_stats *ret)
 {
 	mc_mutex_lock(&log->lock);
-	if (log->recovering) { /* which fills the rest without the lock */
+	if (!log->replayed) { /* recovery fills the rest without the lock */
 		*ret = (struct mc_kv_log_stats){.capacity = log->capacity, .recovering = true};
 		mc_mutex_unlock(&log->lock);
 		return;
@@ -316,5 +316,6 @@ void mc_kv_log_stats(struct mc_kv_log *log, struct mc_kv_log_stats *ret)
 	/* Entry, its allocation's header, slot and bucket, checksums of one or two MiB, a key. */
 	ret->index_bytes = log->table.n * (sizeof(struct mc_kv_entry) + 8 + 8 + 6 + 8 + 48);
 	ret->bypassed = log->bypassed;
+	ret->recovering = log->recovering;
 	mc_mutex_unlock(&log->lock);
 }
