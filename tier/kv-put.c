@@ -308,6 +308,7 @@ int mc_kv_publish(struct mc_kv_writer *w, const char *key, const struct timespec
 	struct kv_res *res = calloc(1, sizeof(*res));
 	const char *slash = strrchr(key, '/'), *name = slash != NULL ? slash + 1 : key;
 	enum mc_kv_ack ack = kv->opts.ack;
+	bool is_file = false;
 	struct stat st;
 	int r = kv_key_check(key);
 
@@ -324,9 +325,11 @@ int mc_kv_publish(struct mc_kv_writer *w, const char *key, const struct timespec
 		res->ready = true;
 		r = seal(w, obj, res, key, copy);
 	}
-	if (r == 0)
-		r = publish(kv, key, obj, flags);
-	if (r == 0 && res->is_file) {
+	if (r == 0) {
+		is_file = res->is_file;
+		r = publish(kv, key, obj, flags); /* from then on anybody may evict it */
+	}
+	if (r == 0 && is_file) {
 		/* The object's now. */
 		close(w->file->fd);
 		free(w->file);
