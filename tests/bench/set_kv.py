@@ -1,6 +1,8 @@
 """KV objects through a real mount: gets and puts against tmpfs, gets from NVMe against fio, a million objects."""
 import json
 import os
+import re
+import shutil
 import subprocess
 
 from machine import MIB, Mount, cpu, memory, output, program, wait_for
@@ -114,6 +116,35 @@ def cold(bench, table, rounds, scale):
     table.pairs("kv get 4 MiB, NVMe, 8 readers / fio 4 MiB x 8", pairs, "GB/s", 0.7)
 
 
+def flush(bench, table, rounds, scale):
+    """Flushing straight into the log, against one sequential write of the same bytes."""
+    for what, count in (("4k", 100_000 // scale), ("mix", 4_000 // scale)):
+        pairs, apart = [], []
+        for _ in range(rounds):
+            folder = bench.folder(f"flush.{what}")
+            said = output(program("tests/kv-flush"), folder, what, str(count))
+            shutil.rmtree(folder)
+            ours, fio = re.search(r"s: ([\d.]+) MiB/s; fio ([\d.]+) MiB/s", said).groups()
+            pairs.append((float(ours), float(fio)))
+            apart.append(float(re.search(r"one for each ([\d.]+) MiB", said).group(1)))
+        table.pairs(f"kv flush of {count}, {what} / fio, sequential", pairs, "MiB/s", 0.7)
+        table.pairs(f"the same: MiB written for each fdatasync / 64, {what}", [(a, 64) for a in apart], "MiB", 1.0)
+
+
+def amplification(bench, table, rounds, scale):
+    """What the log writes for what is put, at 80 % of its capacity; the traces: MC_TRACES."""
+    del rounds, scale
+    traces = sorted(os.listdir(os.environ["MC_TRACES"])) if "MC_TRACES" in os.environ else []
+    traces = [os.path.join(os.environ["MC_TRACES"], t) for t in traces if t.endswith(".jsonl")]
+    for trace in traces or ["generated"]:
+        folder = bench.folder("amplify")
+        said = output(program("tests/kv-amplify"), folder, trace, "30000")
+        shutil.rmtree(folder)
+        replayed, uniform = (float(x) for x in re.findall(r"written ÷ put ([\d.]+)", said))
+        table.values(f"kv bytes written / put, {os.path.basename(trace)[:24]}", [replayed], "", 1.3)
+        table.note(f"uniform overwriting: {uniform:.2f}")
+
+
 def million(bench, table, rounds, scale):
     """A restart with a million objects, what they weigh, and their listing."""
     del rounds
@@ -144,4 +175,6 @@ def million(bench, table, rounds, scale):
 def kv(bench, table, rounds, scale):
     dram(bench, table, rounds, scale)
     cold(bench, table, rounds, scale)
+    flush(bench, table, rounds, scale)
+    amplification(bench, table, rounds, scale)
     million(bench, table, rounds, scale)
