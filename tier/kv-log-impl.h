@@ -170,7 +170,7 @@ struct mc_kv_log {
 	struct mc_journal *journal; /* owned; NULL until recovery read it */
 	bool recovering, stopping, packer_done;
 	bool replayed; /* the table and the figures are complete */
-	int dead; /* recovery failed with this */
+	int dead;      /* recovery failed with this */
 	struct mc_kv_table table;
 	struct mc_kv_segment **segs; /* owned, by id */
 	uint32_t n_segs, cap_segs;   /* ids given out, 0 among them */
