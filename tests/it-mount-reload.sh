@@ -1,5 +1,5 @@
 #!/bin/bash
-# The second load of a checkpoint asks the daemon for no byte, with passthrough and without it.
+# The second load of a checkpoint asks the daemon for nothing, with passthrough and without it.
 set -uo pipefail
 . "$(dirname "$0")/lib/mount.sh"
 mount_need
@@ -15,5 +15,6 @@ for option in '' --no-passthrough; do
 	mount_stop || fail "stop: $mount_rc"
 	read_bytes=$(sed -nE 's/.* read_bytes=([0-9]+) .*/\1/p' "$MC_TMP/log")
 	echo "three loads of $bytes bytes: the daemon gave $read_bytes (${option:-passthrough where it can})"
-	[ "$read_bytes" -le "$bytes" ] || fail 'the daemon served bytes twice'
+	# The kernel may take a cold page back at any time; a second load would double the figure.
+	[ "$read_bytes" -le $((bytes + bytes / 50)) ] || fail 'the daemon served bytes twice'
 done
