@@ -57,6 +57,15 @@ static void key_name(unsigned client, unsigned key, char out[32])
 	snprintf(out, 32, "client%u/k%u", client, key);
 }
 
+/* What the store said last, for whoever looks at a failure. */
+static char last_event[512];
+
+static void note_event(void *ctx, const char *event, const char *text)
+{
+	(void)ctx;
+	snprintf(last_event, sizeof(last_event), "%s: %s", event, text);
+}
+
 static void open_store(struct kv_fixture *x, const char *dir, const char *dram)
 {
 	struct mc_err err = {0};
@@ -69,7 +78,9 @@ static void open_store(struct kv_fixture *x, const char *dir, const char *dram)
 		.dram_capacity = UINT64_C(16) << 20,
 		.nvme_dir = x->nvme,
 		.nvme_capacity = UINT64_C(24) << 20,
-		.node = "00c0ffee"};
+		.node = "00c0ffee",
+		.event = note_event};
+	last_event[0] = '\0';
 	r = mc_kv_open(&x->opts, &x->kv, &err);
 	if (r != 0)
 		crash_die("the KV store does not open: %d %s", r, err.text);
@@ -210,7 +221,7 @@ static uint32_t content_of(struct crash_kv *h, struct mc_kv *kv, unsigned client
 	if (r == -ENOENT)
 		return 0;
 	if (r != 0)
-		crash_die("%s: does not open: %d", name, r);
+		crash_die("%s: does not open: %d; the store said: %s", name, r, last_event);
 	mc_kv_object_attr(obj, &attr);
 	for (unsigned i = 0; i < OPS && content == 0; i++) {
 		const struct op *op = &h->ops[client][i];

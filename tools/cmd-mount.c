@@ -412,8 +412,11 @@ int mc_cmd_mount(const struct mc_options *o)
 		return mc_fail(&err, r);
 	if (!m.foreground) {
 		r = mc_daemon_fork(&m.daemon);
-		if (r >= 0)
+		if (r >= 0) {
+			mc_mount_kv_close(&m.kv, 0); /* never opened here */
+			mc_mount_settings_done(&m.settings);
 			return r;
+		}
 	}
 	mc_mount_settings_log(&m.settings, !m.foreground);
 	mc_watchdog_open(&m.watchdog);
