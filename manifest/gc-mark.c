@@ -10,31 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names of one level of the catalogue. */
-struct names {
-	char **v; /* owned */
-	size_t n;
-};
-
-static int keep_name(void *ctx, const char *name)
-{
-	struct names *l = ctx;
-	char **more = reallocarray(l->v, l->n + 1, sizeof(*more));
-
-	if (more == NULL)
-		return -ENOMEM;
-	l->v = more;
-	l->v[l->n] = strdup(name);
-	return l->v[l->n] == NULL ? -ENOMEM : (l->n++, 0);
-}
-
-static void names_done(struct names *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		free(l->v[i]);
-	free(l->v);
-}
-
 static int by_content(const void *a, const void *b)
 {
 	return memcmp(a, b, MC_SHA256_SIZE);
@@ -114,8 +89,8 @@ static int mark_revision(
 static int mark_model(
 	struct mc_gc *g, struct mc_catalogue *c, struct mc_rev_name *name, struct mc_err *err)
 {
-	struct names revs = {0};
-	int r = mc_catalogue_revisions(c, name, keep_name, &revs, err);
+	struct mc_gc_names revs = {0};
+	int r = mc_catalogue_revisions(c, name, mc_gc_keep_name, &revs, err);
 
 	if (r == -ENOENT)
 		r = 0;
@@ -123,15 +98,15 @@ static int mark_model(
 		strcpy(name->rev, revs.v[i]);
 		r = mark_revision(g, c, name, err);
 	}
-	names_done(&revs);
+	mc_gc_names_done(&revs);
 	return r;
 }
 
 static int mark_org(struct mc_gc *g, struct mc_catalogue *c, const char *org, struct mc_err *err)
 {
 	struct mc_rev_name name = {0};
-	struct names models = {0};
-	int r = mc_catalogue_models(c, org, keep_name, &models, err);
+	struct mc_gc_names models = {0};
+	int r = mc_catalogue_models(c, org, mc_gc_keep_name, &models, err);
 
 	strcpy(name.org, org);
 	if (r == -ENOENT)
@@ -140,7 +115,7 @@ static int mark_org(struct mc_gc *g, struct mc_catalogue *c, const char *org, st
 		strcpy(name.model, models.v[i]);
 		r = mark_model(g, c, &name, err);
 	}
-	names_done(&models);
+	mc_gc_names_done(&models);
 	return r;
 }
 
@@ -153,17 +128,17 @@ static int mark_note(void *ctx, const struct mc_import_note *note)
 
 int mc_gc_mark(struct mc_gc *g, struct mc_err *err)
 {
-	struct names orgs = {0};
+	struct mc_gc_names orgs = {0};
 	struct mc_catalogue *c;
 	int r = mc_catalogue_open(g->remote, NULL, &c, err);
 
 	if (r < 0)
 		return r;
 	g->stage = "mark";
-	r = mc_catalogue_orgs(c, keep_name, &orgs, err);
+	r = mc_catalogue_orgs(c, mc_gc_keep_name, &orgs, err);
 	for (size_t i = 0; i < orgs.n && r == 0; i++)
 		r = mark_org(g, c, orgs.v[i], err);
-	names_done(&orgs);
+	mc_gc_names_done(&orgs);
 	mc_catalogue_close(c);
 	if (r < 0)
 		return r;

@@ -36,6 +36,14 @@ struct mc_gc {
 void mc_gc_note(struct mc_gc *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void mc_gc_tick(void *gc); /* reports the progress */
 
+/* Names that a listing gave. */
+struct mc_gc_names {
+	char **v; /* owned */
+	size_t n;
+};
+int mc_gc_keep_name(void *names, const char *name); /* a mc_catalogue_each; -ENOMEM */
+void mc_gc_names_done(struct mc_gc_names *l);
+
 /* Fills and sorts the marks. */
 int mc_gc_mark(struct mc_gc *g, struct mc_err *err);
 struct mc_mark *mc_marks_find(const struct mc_marks *m, const uint8_t sha256[MC_SHA256_SIZE]);

@@ -182,29 +182,15 @@ static void count_missing(struct mc_gc *g)
 	}
 }
 
-/* The directories of nodes below tmp/. */
-struct nodes {
-	char **v; /* owned */
-	size_t n;
-};
-
 static int keep_node(void *ctx, const char *name, const struct mc_remote_attr *attr)
 {
-	struct nodes *l = ctx;
-	char **more;
-
 	if (attr->type != MC_REMOTE_DIR || strcmp(name, "gc") == 0)
 		return 0;
-	more = reallocarray(l->v, l->n + 1, sizeof(*more));
-	if (more == NULL)
-		return -ENOMEM;
-	l->v = more;
-	l->v[l->n] = strdup(name);
-	return l->v[l->n] == NULL ? -ENOMEM : (l->n++, 0);
+	return mc_gc_keep_name(ctx, name);
 }
 
 struct leftovers {
-	struct nodes names;
+	struct mc_gc_names names;
 	int64_t limit_s;
 	uint64_t bytes;
 };
@@ -212,19 +198,11 @@ struct leftovers {
 static int keep_leftover(void *ctx, const char *name, const struct mc_remote_attr *attr)
 {
 	struct leftovers *l = ctx;
-	struct mc_remote_attr as_dir = {.type = MC_REMOTE_DIR};
 
 	if (attr->type != MC_REMOTE_FILE || attr->mtime_s >= l->limit_s)
 		return 0;
 	l->bytes += attr->size;
-	return keep_node(&l->names, name, &as_dir);
-}
-
-static void nodes_done(struct nodes *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		free(l->v[i]);
-	free(l->v);
+	return mc_gc_keep_name(&l->names, name);
 }
 
 static int sweep_node(struct mc_gc *g, const char *node, struct mc_err *err)
@@ -248,13 +226,13 @@ static int sweep_node(struct mc_gc *g, const char *node, struct mc_err *err)
 		g->leftovers += l.names.n;
 		g->leftover_bytes += l.bytes;
 	}
-	nodes_done(&l.names);
+	mc_gc_names_done(&l.names);
 	return r == -ENOENT ? 0 : r;
 }
 
 static int sweep_tmp(struct mc_gc *g, struct mc_err *err)
 {
-	struct nodes nodes = {0};
+	struct mc_gc_names nodes = {0};
 	struct mc_err why = {0};
 	int r = mc_remote_list(g->remote, "tmp", keep_node, &nodes, &why);
 
@@ -264,7 +242,7 @@ static int sweep_tmp(struct mc_gc *g, struct mc_err *err)
 		mc_err_set(err, r, "%s", why.text);
 	for (size_t i = 0; i < nodes.n && r == 0; i++)
 		r = sweep_node(g, nodes.v[i], err);
-	nodes_done(&nodes);
+	mc_gc_names_done(&nodes);
 	return r;
 }
 

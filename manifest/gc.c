@@ -10,6 +10,25 @@
 #include <string.h>
 #include <sys/random.h>
 
+int mc_gc_keep_name(void *names, const char *name)
+{
+	struct mc_gc_names *l = names;
+	char **more = reallocarray(l->v, l->n + 1, sizeof(*more));
+
+	if (more == NULL)
+		return -ENOMEM;
+	l->v = more;
+	l->v[l->n] = strdup(name);
+	return l->v[l->n] == NULL ? -ENOMEM : (l->n++, 0);
+}
+
+void mc_gc_names_done(struct mc_gc_names *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		free(l->v[i]);
+	free(l->v);
+}
+
 void mc_gc_note(struct mc_gc *g, const char *fmt, ...)
 {
 	char text[512];

@@ -11,16 +11,7 @@
 
 static void note(void *ctx, const char *text)
 {
-	struct mc_progress_view *view = ctx;
-	struct mc_json_line j;
-
-	if (view->json) {
-		mc_json_line_begin(&j, stdout);
-		mc_json_line_text(&j, "event", "note");
-		mc_json_line_text(&j, "text", text);
-		mc_json_line_end(&j);
-	}
-	fprintf(stderr, "%s%s\n", view->line_open ? "\r\033[K" : "", text);
+	mc_progress_say(ctx, "note", text);
 }
 
 static void print_json(const struct mc_gc_result *g, bool removed)

@@ -11,16 +11,7 @@
 
 static void problem(void *ctx, const char *text)
 {
-	struct mc_progress_view *view = ctx;
-	struct mc_json_line j;
-
-	if (view->json) {
-		mc_json_line_begin(&j, stdout);
-		mc_json_line_text(&j, "event", "problem");
-		mc_json_line_text(&j, "text", text);
-		mc_json_line_end(&j);
-	}
-	fprintf(stderr, "%s%s\n", view->line_open ? "\r\033[K" : "", text);
+	mc_progress_say(ctx, "problem", text);
 }
 
 static void print(const struct mc_rebalance_result *res, bool json)

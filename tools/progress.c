@@ -2,6 +2,7 @@
 #include "tools/progress.h"
 
 #include "tier/lock.h"
+#include "tools/json-line.h"
 #include "tools/size.h"
 
 #include <stdio.h>
@@ -126,6 +127,19 @@ void mc_progress_show(void *view, const struct mc_progress *now)
 	fprintf(stderr, "\r\033[K%s", text);
 	fflush(stderr);
 	v->line_open = true;
+}
+
+void mc_progress_say(struct mc_progress_view *v, const char *event, const char *text)
+{
+	struct mc_json_line j;
+
+	if (v->json) {
+		mc_json_line_begin(&j, stdout);
+		mc_json_line_text(&j, "event", event);
+		mc_json_line_text(&j, "text", text);
+		mc_json_line_end(&j);
+	}
+	fprintf(stderr, "%s%s\n", v->line_open ? "\r\033[K" : "", text);
 }
 
 void mc_progress_close(struct mc_progress_view *v)

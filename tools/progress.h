@@ -22,6 +22,9 @@ struct mc_progress_view {
 void mc_progress_open(struct mc_progress_view *v, bool json);
 /* A mc_progress_fn whose ctx is the view. */
 void mc_progress_show(void *view, const struct mc_progress *now);
+/* A line about one thing beside the progress: standard error, and with json an object with the
+ * event. */
+void mc_progress_say(struct mc_progress_view *v, const char *event, const char *text);
 /* Clears the line, so that what follows starts on an empty one. */
 void mc_progress_close(struct mc_progress_view *v);
 

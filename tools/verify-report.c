@@ -8,16 +8,7 @@
 
 void mc_verify_report_damage(void *ctx, const char *text, bool repaired)
 {
-	struct mc_progress_view *view = ctx;
-	struct mc_json_line j;
-
-	if (view->json) {
-		mc_json_line_begin(&j, stdout);
-		mc_json_line_text(&j, "event", repaired ? "repair" : "damage");
-		mc_json_line_text(&j, "text", text);
-		mc_json_line_end(&j);
-	}
-	fprintf(stderr, "%s%s\n", view->line_open ? "\r\033[K" : "", text);
+	mc_progress_say(ctx, repaired ? "repair" : "damage", text);
 }
 
 void mc_verify_report_json(
