@@ -124,44 +124,62 @@ static int apply_whole(const struct mc_journal_opts *o, struct mc_journal_buf *b
 	return 0;
 }
 
-static bool all_zero(const struct page *p)
+static bool all_zero(const void *p, size_t len)
 {
 	static const struct page zero;
 
-	return memcmp(p, &zero, sizeof(zero)) == 0;
+	return memcmp(p, &zero, len) == 0;
 }
 
 int mc_journal_pages_read(const struct mc_journal_opts *o, int fd, uint64_t generation,
-	bool *ret_last, bool *ret_torn, struct mc_err *err)
+	struct mc_journal_end *ret, struct mc_err *err)
 {
 	struct mc_journal_buf b = {.cap = MC_JOURNAL_RECORD_MAX + 4 + MC_JOURNAL_PAGE};
 	cleanup_free struct page *p = malloc(sizeof(*p));
 	bool bad = false;
 	int r = 0;
 
-	*ret_last = false;
-	*ret_torn = false;
+	*ret = (struct mc_journal_end){0};
 	b.data = malloc(b.cap);
 	if (b.data == NULL || p == NULL)
 		r = -ENOMEM;
-	for (uint64_t n = 0; r == 0 && !*ret_last && !bad; n++) {
+	for (uint64_t n = 0; r == 0 && !ret->last && !bad; n++) {
 		r = mc_io_read_full(o->io, fd, p, sizeof(*p), n * MC_JOURNAL_PAGE);
 		if (r != 0)
 			break;
 		if (p->magic != PAGE_MAGIC || p->crc != page_crc(p) ||
 			p->generation != generation || p->number != n ||
 			p->used > MC_JOURNAL_PAYLOAD) {
-			*ret_torn = !all_zero(p);
+			ret->torn = !all_zero(p, sizeof(*p));
 			break;
 		}
+		ret->pages = n + 1;
 		/* What apply_whole leaves is part of one record, so the page fits. */
 		memcpy(b.data + b.len, p->bytes, p->used);
 		b.len += p->used;
-		*ret_last = (p->flags & MC_JOURNAL_LAST) != 0;
+		ret->last = (p->flags & MC_JOURNAL_LAST) != 0;
 		r = apply_whole(o, &b, &bad, err);
 	}
 	if (b.len > 0 || bad)
-		*ret_torn = true;
+		ret->torn = true;
 	mc_journal_buf_done(&b);
 	return r == -ENODATA ? 0 : r;
+}
+
+int64_t mc_journal_pages_stray(const struct mc_io *io, int fd, uint64_t page)
+{
+	cleanup_free unsigned char *buf = malloc(WRITE_PAGES * sizeof(struct page));
+	int64_t stray = 0, got = 1;
+
+	if (buf == NULL)
+		return -ENOMEM;
+	for (uint64_t off = page * MC_JOURNAL_PAGE; got > 0; off += (uint64_t)got) {
+		got = io->pread(io, fd, buf, WRITE_PAGES * sizeof(struct page), off);
+		for (int64_t at = 0; at < got; at += MC_JOURNAL_PAGE) {
+			int64_t left = got - at < MC_JOURNAL_PAGE ? got - at : MC_JOURNAL_PAGE;
+
+			stray += !all_zero(buf + at, (size_t)left);
+		}
+	}
+	return got < 0 ? got : stray;
 }

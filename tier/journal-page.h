@@ -28,10 +28,15 @@ void mc_journal_buf_done(struct mc_journal_buf *b);
 int mc_journal_pages_write(const struct mc_io *io, int fd, const struct mc_journal_buf *b,
 	uint64_t generation, uint64_t *page, uint32_t flags);
 
-/*
- * Reads pages from 0 on and hands each whole record to apply. *ret_last: the page flagged last was
- * seen. *ret_torn: reading stopped at a page that is not zero, or inside a record. 0, apply's
- * error, -errno of reading.
+/* How far a file was read. */
+struct mc_journal_end {
+	uint64_t pages; /* whole ones before the end */
+	bool last;      /* the page flagged last was seen */
+	bool torn;      /* reading stopped at a page that is not zero, or inside a record */
+};
+/* Reads pages from 0 on and hands each whole record to apply. 0, apply's error, -errno of reading.
  */
 int mc_journal_pages_read(const struct mc_journal_opts *o, int fd, uint64_t generation,
-	bool *ret_last, bool *ret_torn, struct mc_err *err);
+	struct mc_journal_end *ret, struct mc_err *err);
+/* How many pages from this one on are not zero; or -errno of reading. */
+int64_t mc_journal_pages_stray(const struct mc_io *io, int fd, uint64_t page);

@@ -43,10 +43,40 @@ static int open_file(const struct mc_journal_super *s, int flags)
 	return s->io->open(s->io, path, flags, 0600);
 }
 
-int mc_journal_super_read(struct mc_journal_super *s, unsigned *damaged, struct mc_err *err)
+static bool read_page(const struct mc_io *io, int fd, unsigned i, struct page *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	return mc_io_read_full(io, fd, ret, sizeof(*ret), i * sizeof(*ret)) == 0 &&
+		memcmp(ret->magic, MAGIC, sizeof(ret->magic)) == 0 && ret->crc == page_crc(ret);
+}
+
+/* A page that does not count: page 0 is not written before page 1 was. */
+static bool never_written(const struct page *p, unsigned i)
+{
+	static const struct page zero;
+
+	return i == 0 && memcmp(p, &zero, sizeof(zero)) == 0;
+}
+
+static int take_page(struct mc_journal_super *s, const struct page *p, struct mc_err *err)
+{
+	if (p->format != FORMAT)
+		return mc_err_set(err, -EPROTONOSUPPORT,
+			"%s: journal format %" PRIu32 ", this program knows %d", s->dir, p->format,
+			FORMAT);
+	if (memcmp(p->uuid, s->uuid, sizeof(p->uuid)) != 0)
+		return mc_err_set(err, -ESTALE, "%s: the journal belongs to another store", s->dir);
+	if (p->sequence > s->sequence) {
+		s->sequence = p->sequence;
+		s->generation = p->generation;
+	}
+	return 0;
+}
+
+int mc_journal_super_read(struct mc_journal_super *s, struct mc_err *err)
 {
 	int fd = open_file(s, O_RDONLY), r = 0;
-	bool any = false;
+	bool fresh = false;
 
 	if (fd == -ENOENT)
 		return 0;
@@ -55,25 +85,37 @@ int mc_journal_super_read(struct mc_journal_super *s, unsigned *damaged, struct 
 	for (unsigned i = 0; i < 2 && r == 0; i++) {
 		struct page p;
 
-		if (mc_io_read_full(s->io, fd, &p, sizeof(p), i * sizeof(p)) != 0 ||
-			memcmp(p.magic, MAGIC, sizeof(p.magic)) != 0 || p.crc != page_crc(&p))
-			continue;
-		any = true;
-		if (p.format != FORMAT)
-			r = mc_err_set(err, -EPROTONOSUPPORT,
-				"%s: journal format %" PRIu32 ", this program knows %d", s->dir,
-				p.format, FORMAT);
-		else if (memcmp(p.uuid, s->uuid, sizeof(p.uuid)) != 0)
-			r = mc_err_set(
-				err, -ESTALE, "%s: the journal belongs to another store", s->dir);
-		else if (p.sequence > s->sequence) {
-			s->sequence = p.sequence;
-			s->generation = p.generation;
+		if (read_page(s->io, fd, i, &p)) {
+			s->whole++;
+			r = take_page(s, &p, err);
+		} else if (never_written(&p, i)) {
+			fresh = true;
+		} else {
+			s->bad++;
 		}
 	}
 	s->io->close(s->io, fd);
-	if (!any)
-		++*damaged;
+	if (fresh && s->sequence != 1)
+		s->bad++;
+	return r;
+}
+
+int mc_journal_super_uuid(const struct mc_io *io, const char *dir, uint8_t ret_uuid[16])
+{
+	const struct mc_journal_super s = {.io = io, .dir = dir};
+	int fd = open_file(&s, O_RDONLY), r = -ENOENT;
+
+	if (fd < 0)
+		return fd;
+	for (unsigned i = 0; i < 2 && r != 0; i++) {
+		struct page p;
+
+		if (!read_page(io, fd, i, &p))
+			continue;
+		memcpy(ret_uuid, p.uuid, sizeof(p.uuid));
+		r = 0;
+	}
+	io->close(io, fd);
 	return r;
 }
 

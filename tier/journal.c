@@ -23,6 +23,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEFAULT_MAX (UINT64_C(4) << 20)
 #define SPILL_BYTES (1u << 20) /* of a snapshot held in memory */
@@ -54,11 +55,46 @@ static int file_path(const struct mc_journal *j, const char *name, uint64_t gene
 
 /* ---- replay */
 
+static void tell(
+	const struct mc_journal *j, const char *file, uint64_t generation, const char *what)
+{
+	char name[32];
+
+	if (j->o.damaged == NULL)
+		return;
+	if (generation != 0)
+		snprintf(name, sizeof(name), "%s.%" PRIu64, file, generation);
+	else
+		snprintf(name, sizeof(name), "%s", file);
+	j->o.damaged(j->o.damaged_ctx, name, what);
+}
+
+/* What ends a file too early. */
+static int tell_end(const struct mc_journal *j, const char *name, bool snapshot, int fd,
+	const struct mc_journal_end *end)
+{
+	int64_t stray = 0;
+	char what[128];
+
+	if (j->o.damaged == NULL || (snapshot && end->last))
+		return 0;
+	if (!snapshot)
+		stray = mc_journal_pages_stray(j->o.io, fd, end->pages + 1);
+	if (stray < 0)
+		return (int)stray;
+	if (!snapshot && !end->torn && stray == 0)
+		return 0;
+	snprintf(what, sizeof(what),
+		"page %" PRIu64 " is not whole; the records from there on are lost", end->pages);
+	tell(j, name, j->super.generation, what);
+	return 0;
+}
+
 static int read_file(struct mc_journal *j, const char *name, bool snapshot, unsigned *damaged,
 	struct mc_err *err)
 {
 	cleanup_free char *path = NULL;
-	bool last, torn;
+	struct mc_journal_end end = {0};
 	int fd, r = file_path(j, name, j->super.generation, &path);
 
 	if (r != 0)
@@ -66,14 +102,44 @@ static int read_file(struct mc_journal *j, const char *name, bool snapshot, unsi
 	fd = j->o.io->open(j->o.io, path, O_RDONLY, 0);
 	if (fd == -ENOENT) {
 		++*damaged;
+		tell(j, name, j->super.generation, "is missing; its records are lost");
 		return 0;
 	}
 	if (fd < 0)
 		return fd;
-	r = mc_journal_pages_read(&j->o, fd, j->super.generation, &last, &torn, err);
+	r = mc_journal_pages_read(&j->o, fd, j->super.generation, &end, err);
+	if (r == 0)
+		r = tell_end(j, name, snapshot, fd, &end);
 	j->o.io->close(j->o.io, fd);
-	if (snapshot && r == 0 && !last)
+	if (snapshot && r == 0 && !end.last)
 		++*damaged;
+	return r;
+}
+
+static bool snapshot_exists(struct mc_journal *j)
+{
+	cleanup_free char *path = NULL;
+
+	return file_path(j, "snapshot", j->super.generation, &path) == 0 && access(path, F_OK) == 0;
+}
+
+/* Which generation is in force. Without SUPER and with the first snapshot at most, nothing was ever
+ * acknowledged. */
+static int find_generation(struct mc_journal *j, unsigned *damaged, struct mc_err *err)
+{
+	struct mc_journal_super *s = &j->super;
+	int r = mc_journal_super_read(s, err);
+
+	if (r != 0 || (s->whole > 0 && s->bad == 0 && snapshot_exists(j)))
+		return r;
+	if (s->bad > 0)
+		tell(j, "SUPER", 0,
+			s->whole > 0 ? "one of its two pages is not whole"
+				     : "neither of its two pages is whole");
+	r = mc_journal_super_find(s);
+	if (s->whole == 0 && s->bad == 0 && s->generation > 1)
+		tell(j, "SUPER", 0, "is missing");
+	*damaged += s->whole == 0 && (s->bad > 0 || s->generation > 1);
 	return r;
 }
 
@@ -97,7 +163,7 @@ int mc_journal_open(const struct mc_journal_opts *opts, struct mc_journal **ret,
 	j->dir = strdup(opts->dir);
 	j->super = (struct mc_journal_super){.io = opts->io, .dir = j->dir};
 	memcpy(j->super.uuid, opts->uuid, sizeof(j->super.uuid));
-	r = j->dir == NULL ? -ENOMEM : mc_journal_super_read(&j->super, ret_damaged, err);
+	r = j->dir == NULL ? -ENOMEM : find_generation(j, ret_damaged, err);
 	if (r == 0 && j->super.generation > 0)
 		r = read_file(j, "snapshot", true, ret_damaged, err);
 	if (r == 0 && j->super.generation > 0)

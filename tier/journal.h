@@ -51,11 +51,16 @@ struct mc_journal_opts {
 	 * -EPROTONOSUPPORT for a type unknown, with a text in err. */
 	int (*apply)(void *ctx, uint8_t type, const void *rec, size_t len, struct mc_err *err);
 	void *ctx;
+	/* Called at open, when given, for each place that is not whole, a torn tail among them.
+	 * file: below dir. Then the log is read to its end for what lies behind the tail. */
+	void (*damaged)(void *ctx, const char *file, const char *what);
+	void *damaged_ctx;
 };
 
 /*
- * Replays what is there. -EPROTONOSUPPORT newer format, -ESTALE other store, -errno. *ret_damaged
- * counts places where reading stopped at something other than a torn tail: records are missing.
+ * Replays what is there; changes nothing on disk. -EPROTONOSUPPORT newer format, -ESTALE other
+ * store, -errno. *ret_damaged counts places where reading stopped at something other than a torn
+ * tail: records are missing. Where SUPER is damaged the newest complete generation is taken.
  * A snapshot is due at once: nothing may be appended before it is written.
  */
 int mc_journal_open(const struct mc_journal_opts *opts, struct mc_journal **ret,
