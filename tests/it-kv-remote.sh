@@ -49,24 +49,15 @@ case $? in
 77) exit 0 ;;
 *) fail 'the NFS server' ;;
 esac
-proxy_dir=$MC_TMP/proxy
-port=$(sed -nE 's/.*nfsport=([0-9]+).*/\1/p' <<<"$(nfs_url "$MC_TMP/nfs")")
-mkdir "$proxy_dir"
-"$MC_BUILD/tests/tcp-proxy" run "$proxy_dir" "$port" &
-proxy_pid=$!
 clean()
 {
 	mount_clean
-	kill "$proxy_pid" 2>/dev/null
 	nfs_stop_all
 }
 trap clean EXIT
-until [ -s "$proxy_dir/port" ]; do
-	kill -0 "$proxy_pid" || fail 'the proxy'
-	read -rt 0.05 <> <(:) || :
-done
-to_client() { "$MC_BUILD/tests/tcp-proxy" stats "$proxy_dir" | cut -d ' ' -f 3; }
-remote=$(nfs_url "$MC_TMP/nfs" | sed "s/nfsport=$port/nfsport=$(cat "$proxy_dir/port")/")
+proxy_start "$MC_TMP/proxy" "$(nfs_url "$MC_TMP/nfs")"
+remote=$proxy_url
+to_client() { proxy_bytes "$MC_TMP/proxy"; }
 
 fact 'over NFS'
 story "$MC_TMP/nfs/export"

@@ -8,30 +8,21 @@ mount_need
 export TSAN_OPTIONS=${TSAN_OPTIONS:-}:report_thread_leaks=0
 nfs_start "$MC_TMP/nfs" || exit
 
-proxy_dir=$MC_TMP/proxy
-mkdir "$proxy_dir"
-remote=$(nfs_url "$MC_TMP/nfs")
-port=$(sed -nE 's/.*nfsport=([0-9]+).*/\1/p' <<<"$remote")
-"$MC_BUILD/tests/tcp-proxy" run "$proxy_dir" "$port" &
-proxy_pid=$!
 clean()
 {
 	mount_clean
-	kill "$proxy_pid" 2>/dev/null
 	nfs_stop_all
 }
 trap clean EXIT
-until [ -s "$proxy_dir/port" ]; do
-	kill -0 "$proxy_pid" || fail 'the proxy'
-	read -rt 0.05 <> <(:) || :
-done
+remote=$(nfs_url "$MC_TMP/nfs")
+proxy_start "$MC_TMP/proxy" "$remote"
 
 mount_make_source "$MC_TMP/source" || exit 1
 mount_import "$MC_TMP/source" acme/model@r1 || fail 'import'
-remote=${remote/nfsport=$port/nfsport=$(cat "$proxy_dir/port")}
+remote=$proxy_url
 mount_start --dram 64MiB --deadline 4 --stop-timeout 9 || fail 'mount'
-check outage "$MC_BUILD/tests/tcp-proxy" set "$proxy_dir"
-check killed "$MC_BUILD/tests/tcp-proxy" set "$proxy_dir"
+check outage "$MC_BUILD/tests/tcp-proxy" set "$MC_TMP/proxy"
+check killed "$MC_BUILD/tests/tcp-proxy" set "$MC_TMP/proxy"
 
 # Still hanging: a stop with a reader under way.
 (head -c 4096 "$mnt/checkpoints/acme/model@r1/two.bin" >/dev/null 2>&1) &

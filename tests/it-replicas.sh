@@ -7,29 +7,20 @@ set -uo pipefail
 . "$(dirname "$0")/lib/nfs-server.sh"
 mount_need
 
-declare -A url port_file proxy_pid
+declare -A url
 clean()
 {
 	mount_clean
-	kill "${proxy_pid[@]}" 2>/dev/null
 	nfs_stop_all
 }
 trap clean EXIT
 for s in a b; do
 	nfs_start "$MC_TMP/$s" || exit
-	direct=$(nfs_url "$MC_TMP/$s")
-	port=$(sed -nE 's/.*nfsport=([0-9]+).*/\1/p' <<<"$direct")
-	mkdir "$MC_TMP/proxy-$s"
-	"$MC_BUILD/tests/tcp-proxy" run "$MC_TMP/proxy-$s" "$port" &
-	proxy_pid[$s]=$!
-	until [ -s "$MC_TMP/proxy-$s/port" ]; do
-		kill -0 "${proxy_pid[$s]}" || fail 'the proxy'
-		read -rt 0.05 <> <(:) || :
-	done
-	url[$s]="${direct/nfsport=$port/nfsport=$(cat "$MC_TMP/proxy-$s/port")}#name=$s"
+	proxy_start "$MC_TMP/proxy-$s" "$(nfs_url "$MC_TMP/$s")"
+	url[$s]=$proxy_url#name=$s
 done
 both=${url[a]}$'\n'${url[b]}
-proxy() { "$MC_BUILD/tests/tcp-proxy" set "$MC_TMP/proxy-$1" "${@:2}"; }
+server() { proxy "$MC_TMP/proxy-$1" "${@:2}"; }
 
 chunks() { (cd "$MC_TMP/$1/export" && find chunks -type f | sort); }
 # Until both servers have the same chunks, byte for byte.
@@ -105,28 +96,28 @@ nfs_restart "$MC_TMP/a" || fail restart
 await_log event=remote-back
 
 fact 'one of two servers hangs under readers: right bytes, no error'
-during proxy b hang
-proxy b pass
+during server b hang
+server b pass
 fact 'one of two servers is cut in mid-reply again and again: right bytes, no error'
-during proxy b cut-each 3456789
-proxy b pass
+during server b cut-each 3456789
+server b pass
 fact 'one of two servers gives 1 % of its rate: right bytes, no error'
-during proxy a rate 3000000
-proxy a pass
+during server a rate 3000000
+server a pass
 stop
 
 fact 'both servers are gone: EIO within the deadline for what is not resident, then right bytes'
 start
 hang_both()
 {
-	proxy a hang
-	proxy b hang
+	server a hang
+	server b hang
 }
 may_fail=1
 during hang_both
 may_fail=
-proxy a pass
-proxy b pass
+server a pass
+server b pass
 trouble recovers 30 "${files[@]}"
 stop
 
@@ -135,14 +126,14 @@ mended()
 {
 	local i
 
-	proxy "$1" rate 40000000
+	server "$1" rate 40000000
 	for ((i = 0; i < 20; i++)); do
 		start
 		trouble right "${files[@]}"
 		stop
 		diff -r "$MC_TMP/a/export/chunks" "$MC_TMP/b/export/chunks" >/dev/null 2>&1 && break
 	done
-	proxy "$1" pass
+	server "$1" pass
 	await_same
 }
 

@@ -8,23 +8,15 @@ nfs_start "$MC_TMP/nfs" || exit
 
 status_check() { timeout 100 python3 -B "$mount_lib/status_checks.py" "$1" "$mnt" "${@:2}" || fail "status $*"; }
 
-proxy_dir=$MC_TMP/proxy
-mkdir "$proxy_dir" "$MC_TMP/source"
-remote=$(nfs_url "$MC_TMP/nfs")
-port=$(sed -nE 's/.*nfsport=([0-9]+).*/\1/p' <<<"$remote")
-"$MC_BUILD/tests/tcp-proxy" run "$proxy_dir" "$port" &
-proxy_pid=$!
 clean()
 {
 	mount_clean
-	kill "$proxy_pid" 2>/dev/null
 	nfs_stop_all
 }
 trap clean EXIT
-until [ -s "$proxy_dir/port" ]; do
-	kill -0 "$proxy_pid" || fail 'the proxy'
-	read -rt 0.05 <> <(:) || :
-done
+mkdir "$MC_TMP/source"
+remote=$(nfs_url "$MC_TMP/nfs")
+proxy_start "$MC_TMP/proxy" "$remote"
 python3 - "$MC_TMP/source" <<'END' || fail 'source'
 import sys
 with open(f"{sys.argv[1]}/two.bin", "wb") as f:
@@ -34,7 +26,7 @@ with open(f"{sys.argv[1]}/cold.bin", "wb") as f:
         f.write((b"%015d\n" % i) * 65536)
 END
 mount_import "$MC_TMP/source" acme/model@r1 || fail 'import'
-remote=${remote/nfsport=$port/nfsport=$(cat "$proxy_dir/port")}
+remote=$proxy_url
 echo '{"depth": 4}' >"$MC_TMP/config.json"
 version=$("$mooncakefs" version | sed -nE '1s/^mooncakefs ([^ ]+).*/\1/p')
 
@@ -54,5 +46,5 @@ status_check config 'depth=4=configuration file' 'dram=256MiB=command line' 'dea
 fact 'events are the last lines of the log'
 status_check events "mounted mountpoint $mnt"
 fact 'everything answers while 64 readers wait for a dead remote'
-status_check outage "$MC_BUILD/tests/tcp-proxy" set "$proxy_dir"
+status_check outage "$MC_BUILD/tests/tcp-proxy" set "$MC_TMP/proxy"
 mount_stop || fail "stop: $mount_rc"

@@ -8,24 +8,15 @@ mount_need
 nfs_start "$MC_TMP/nfs" || exit
 
 direct=$(nfs_url "$MC_TMP/nfs")
-port=$(sed -nE 's/.*nfsport=([0-9]+).*/\1/p' <<<"$direct")
-proxy_dir=$MC_TMP/proxy
-mkdir "$proxy_dir" "$MC_TMP/source"
-"$MC_BUILD/tests/tcp-proxy" run "$proxy_dir" "$port" &
-proxy_pid=$!
 clean()
 {
 	mount_clean
-	kill "$proxy_pid" 2>/dev/null
 	nfs_stop_all
 }
 trap clean EXIT
-until [ -s "$proxy_dir/port" ]; do
-	kill -0 "$proxy_pid" || fail 'the proxy'
-	read -rt 0.05 <> <(:) || :
-done
-proxy() { "$MC_BUILD/tests/tcp-proxy" "$1" "$proxy_dir" "${@:2}"; }
-to_client() { proxy stats | cut -d ' ' -f 3; }
+mkdir "$MC_TMP/source"
+proxy_start "$MC_TMP/proxy" "$direct"
+to_client() { proxy_bytes "$MC_TMP/proxy"; }
 
 deadline=2
 for name in one two; do
@@ -33,7 +24,7 @@ for name in one two; do
 done
 remote=$direct
 mount_import "$MC_TMP/source" acme/model@r1 || fail 'import'
-remote=${direct/nfsport=$port/nfsport=$(cat "$proxy_dir/port")}
+remote=$proxy_url
 files=(one.bin two.bin)
 start() { mount_start --dram 64MiB --deadline $deadline "$@" || fail 'mount'; }
 
@@ -51,9 +42,9 @@ interrupted()
 
 fact 'connections that are cut in mid-reply: right bytes, no error'
 start
-proxy set cut-each 7654321
+proxy "$MC_TMP/proxy" cut-each 7654321
 trouble right "${files[@]}"
-proxy set pass
+proxy "$MC_TMP/proxy" pass
 mount_stop || fail "stop: $mount_rc"
 grep -q 'read_errors=0 ' "$MC_TMP/log" || fail 'read errors'
 
@@ -91,9 +82,9 @@ trouble right one.bin
 after=$(to_client)
 echo "from the server for a resident file: $((after - before)) bytes"
 [ $((after - before)) -le 65536 ] || fail 'resident bytes came from the server'
-proxy set hang
+proxy "$MC_TMP/proxy" hang
 trouble right one.bin
-proxy set pass
+proxy "$MC_TMP/proxy" pass
 mount_stop || fail "stop: $mount_rc"
 
 fact 'eight processes that read a cold file cost the server its size once'

@@ -9,6 +9,10 @@
 #                         the process is $mount_pid, its log $MC_TMP/log
 #   mount_stop            SIGTERM, wait for the process; prints the log if it failed
 #   mount_kill            SIGKILL, which leaves a dead mount
+#   proxy_start DIR URL   a TCP proxy before the NFS server of that URL; $proxy_url leads through it;
+#                         ended by mount_clean
+#   proxy DIR ORDER...    how it treats connections, see tcp-proxy.c
+#   proxy_bytes DIR       bytes that went through it to the client so far
 #   check NAME [ARG...]   one check of mount_checks.py on $MC_TMP/source and the mounted revision
 #   trouble NAME [ARG...] the same with trouble_checks.py
 #   fact TEXT             says what is being shown now; docs/SEMANTICS.md refers to these texts
@@ -19,6 +23,7 @@ mount_lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mooncakefs=$MC_BUILD/mooncakefs
 mnt=$MC_TMP/mnt
 mount_pid=
+proxy_pids=()
 remote=dir:$MC_TMP/remote
 
 mount_need()
@@ -36,6 +41,8 @@ mount_clean()
 	local dram
 
 	[ -z "$mount_pid" ] || kill -KILL "$mount_pid" 2>/dev/null
+	[ ${#proxy_pids[@]} = 0 ] || kill "${proxy_pids[@]}" 2>/dev/null
+	proxy_pids=()
 	while grep -qF " $mnt fuse.mooncakefs " /proc/self/mounts; do
 		umount -l "$mnt" || break
 	done
@@ -103,6 +110,24 @@ mount_kill()
 	wait "$mount_pid" 2>/dev/null
 	mount_pid=
 }
+
+proxy_start()
+{
+	local port
+
+	port=$(sed -nE 's/.*nfsport=([0-9]+).*/\1/p' <<<"$2")
+	mkdir -p "$1"
+	"$MC_BUILD/tests/tcp-proxy" run "$1" "$port" &
+	proxy_pids+=($!)
+	until [ -s "$1/port" ]; do
+		kill -0 "${proxy_pids[-1]}" || fail 'the proxy'
+		read -rt 0.05 <> <(:) || :
+	done
+	proxy_url=${2/nfsport=$port/nfsport=$(cat "$1/port")}
+}
+
+proxy() { "$MC_BUILD/tests/tcp-proxy" set "$@"; }
+proxy_bytes() { "$MC_BUILD/tests/tcp-proxy" stats "$1" | cut -d ' ' -f 3; }
 
 check()
 {
