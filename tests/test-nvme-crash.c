@@ -121,7 +121,7 @@ static void step_verify(struct run *r, unsigned f)
 
 	if (mc_nvme_image_get(r->n, &id, false, &img) != 0)
 		return;
-	mc_nvme_verify(img);
+	mc_nvme_verify(img, NULL, NULL);
 	mc_nvme_image_put(img);
 }
 

@@ -163,13 +163,13 @@ START_TEST(restart_keeps_blocks_and_verifies_them_once)
 	ck_assert(!mc_nvme_verified(img));
 	ck_assert_int_eq(nvme_get(img, 1, size, 4), 0);
 	mc_nvme_verify_stop(n);
-	ck_assert_int_eq(mc_nvme_verify(img), -ECANCELED);
+	ck_assert_int_eq(mc_nvme_verify(img, NULL, NULL), -ECANCELED);
 	ck_assert(!mc_nvme_verified(img));
 	mc_nvme_image_put(img);
 	mc_nvme_close(n);
 	n = nvme_open(dir, 64 * MIB);
 	img = nvme_image(n, 1, size, false);
-	ck_assert_int_eq(mc_nvme_verify(img), 0);
+	ck_assert_int_eq(mc_nvme_verify(img, NULL, NULL), 0);
 	ck_assert(mc_nvme_verified(img));
 	mc_nvme_image_put(img);
 	mc_nvme_close(n);
@@ -223,7 +223,7 @@ START_TEST(a_flipped_bit_is_ebadmsg_once_and_the_block_is_quarantined)
 	ck_assert_int_eq(mc_nvme_sync(n), 0);
 	ck_assert_int_eq(nvme_get(img, 1, size, 1), 0);
 	flip_bit(dir, 1, size, 10);
-	ck_assert_int_eq(mc_nvme_verify(img), 0);
+	ck_assert_int_eq(mc_nvme_verify(img, NULL, NULL), 0);
 	ck_assert(!mc_nvme_present(img, 0));
 	ck_assert_uint_eq(mc_nvme_present_blocks(img), 2);
 	mc_nvme_image_put(img);

@@ -1,5 +1,5 @@
 /*
- * Images of the NVMe tier in memory: the table, references, verification.
+ * Images of the NVMe tier in memory: the table and references.
  *
  * An image is in the table while it has references or space; its file is open while it has
  * references.
@@ -230,84 +230,28 @@ int mc_nvme_fd(struct mc_nvme_image *img)
 	return img->nvme->leases ? img->fd : -EOPNOTSUPP;
 }
 
-/* ---- verify */
+/* ---- one after the other */
 
-bool mc_nvme_verified(struct mc_nvme_image *img)
+static bool id_before(const struct mc_file_id *a, const struct mc_file_id *b)
 {
-	bool r;
+	int d = memcmp(a->digest, b->digest, sizeof(a->digest));
 
-	mc_mutex_lock(&img->nvme->lock);
-	r = img->verified;
-	mc_mutex_unlock(&img->nvme->lock);
-	return r;
+	return d < 0 || (d == 0 && a->size < b->size);
 }
 
-struct waited_op {
-	struct mc_nvme_op op;
-	struct mc_mutex lock;
-	struct mc_cond over;
-	bool is_over;
-	int res;
-};
-
-static void waited_done(struct mc_nvme_op *op, int res)
+bool mc_nvme_next(struct mc_nvme *n, const struct mc_file_id *after, struct mc_file_id *ret)
 {
-	struct waited_op *w = op->ctx;
-
-	mc_mutex_lock(&w->lock);
-	w->res = res;
-	w->is_over = true;
-	mc_cond_signal(&w->over);
-	mc_mutex_unlock(&w->lock);
-}
-
-static int read_block(struct mc_nvme_image *img, uint64_t block, void *buf)
-{
-	struct waited_op w = {.lock = MC_MUTEX_INIT};
-
-	mc_cond_init(&w.over);
-	w.op = (struct mc_nvme_op){
-		.img = img, .block = block, .buf = buf, .done = waited_done, .ctx = &w};
-	mc_nvme_read(&w.op);
-	mc_mutex_lock(&w.lock);
-	while (!w.is_over)
-		mc_cond_wait(&w.over, &w.lock);
-	mc_mutex_unlock(&w.lock);
-	mc_cond_done(&w.over);
-	mc_mutex_done(&w.lock);
-	return w.res;
-}
-
-void mc_nvme_verify_stop(struct mc_nvme *n)
-{
-	atomic_store(&n->no_verify, true);
-}
-
-int mc_nvme_verify(struct mc_nvme_image *img)
-{
-	struct mc_nvme *n = img->nvme;
-	cleanup_free void *buf = aligned_alloc(MC_NVME_ALIGN, MC_BLOCK_SIZE);
-	uint64_t added;
-	int r = buf == NULL ? -ENOMEM : 0;
+	size_t at = after != NULL ? mc_file_id_hash(after) % MC_NVME_BUCKETS : 0;
+	bool found = false;
 
 	mc_mutex_lock(&n->lock);
-	added = img->added;
+	for (; at < MC_NVME_BUCKETS && !found; at++, after = NULL)
+		for (const struct mc_nvme_image *img = n->buckets[at]; img != NULL; img = img->next)
+			if (!img->dropped && (after == NULL || id_before(after, &img->id)) &&
+				(!found || id_before(&img->id, ret))) {
+				*ret = img->id;
+				found = true;
+			}
 	mc_mutex_unlock(&n->lock);
-	for (uint64_t b = 0; b < img->n_blocks && r == 0; b++) {
-		if (!mc_nvme_present(img, b))
-			continue;
-		r = atomic_load(&n->no_verify) ? -ECANCELED : read_block(img, b, buf);
-		if (r == -EBADMSG || r == -ENOENT)
-			r = 0;
-	}
-	if (r != 0)
-		return r;
-	mc_mutex_lock(&n->lock);
-	img->verified = true;
-	/* Blocks journalled meanwhile were not read back: after a restart the whole is looked at
-	 * again. */
-	if (img->added == added && !img->dropped && mc_nvme_log_id(img, MC_JOURNAL_VERIFIED) == 0)
-		img->verified_logged = true;
-	mc_mutex_unlock(&n->lock);
-	return mc_nvme_log_commit(n);
+	return found;
 }

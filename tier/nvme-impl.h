@@ -2,7 +2,8 @@
  * What the files of the NVMe tier share. Included by nvme*.c only.
  *
  * nvme.c          open, close, statistics
- * nvme-image.c    the table of images, references, verification
+ * nvme-image.c    the table of images, references
+ * nvme-verify.c   looking at what lies in them
  * nvme-io.c       asynchronous block reads and writes
  * nvme-log.c      journal records and snapshots
  * nvme-commit.c   the committer: group commit

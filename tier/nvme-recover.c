@@ -141,7 +141,8 @@ static int hold_orphan(
 	return keep_if_held(n, held, id);
 }
 
-/* Punches what no present block needs. Clients that hold the file cannot need it either. */
+/* Punches what no present block needs, unless a client holds the file: what was found damaged it
+ * may go on reading, and zeros are no better. */
 static void trim(struct mc_nvme_image *img)
 {
 	struct mc_nvme *n = img->nvme;
@@ -149,7 +150,7 @@ static void trim(struct mc_nvme_image *img)
 	if (mc_nvme_image_open_file(img, false) != 0)
 		return;
 	n->io->ftruncate(n->io, img->fd, img->id.size);
-	for (uint64_t b = 0; b < img->n_blocks;) {
+	for (uint64_t b = mc_nvme_held(img) ? img->n_blocks : 0; b < img->n_blocks;) {
 		uint64_t run = 0;
 
 		while (b + run < img->n_blocks && !mc_bitmap_get(img->present, b + run))

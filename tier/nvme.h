@@ -93,10 +93,20 @@ int mc_nvme_sync(struct mc_nvme *n);
  * block good (bad ones are dropped); the result is journalled. Synchronous, for a background
  * thread. */
 bool mc_nvme_verified(struct mc_nvme_image *img);
-int mc_nvme_verify(struct mc_nvme_image *img);
+/* bad (may be NULL) is told each block that was found damaged, and may use the image. */
+int mc_nvme_verify(struct mc_nvme_image *img, void (*bad)(void *ctx, uint64_t block), void *ctx);
 /* Before close: a verification under way ends with -ECANCELED at the next block, as later ones do.
  */
 void mc_nvme_verify_stop(struct mc_nvme *n);
+
+/* mc_nvme_read and mc_nvme_write for threads that may wait. */
+int mc_nvme_check(struct mc_nvme_image *img, uint64_t block, void *buf);
+int mc_nvme_put(struct mc_nvme_image *img, uint64_t block, void *buf, uint32_t crc);
+/* Whether a client reads or maps the backing file past us, as far as the file system tells. */
+bool mc_nvme_held(struct mc_nvme_image *img);
+/* The image that follows in an order that is the same after a restart; after NULL: the first one.
+ * False: there is none. */
+bool mc_nvme_next(struct mc_nvme *n, const struct mc_file_id *after, struct mc_file_id *ret);
 
 /* Like mc_dram_punch for blocks [first, first + n): bytes freed, -EAGAIN (held by a client), or
  * -EIO when the eviction could not be recorded or punched (call again: what is left is freed then).

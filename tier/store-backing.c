@@ -189,13 +189,17 @@ int mc_file_backing_get(struct mc_file *f, int *ret_fd, enum mc_tier *ret_tier)
 void mc_file_backing_put(struct mc_file *f, enum mc_tier tier)
 {
 	struct mc_store *s = f->store;
+	bool last;
 
 	mc_mutex_lock(&s->lock);
-	if (--f->backing[tier] == 0) {
+	last = --f->backing[tier] == 0;
+	if (last) {
 		s->kept_bytes[tier] -= f->pinned ? 0 : f->id.size;
 		mc_store_room_locked(s);
 	}
 	mc_mutex_unlock(&s->lock);
+	if (last && tier == MC_TIER_NVME)
+		mc_file_keep_mapped(f);
 }
 
 bool mc_file_backing_ready(struct mc_file *f)

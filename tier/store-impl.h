@@ -1,6 +1,5 @@
 /*
- * Inside the store: what store.c, store-file.c, store-read.c, store-fetch.c, store-evict.c and
- * store-behind.c share. Nobody else includes this.
+ * Inside the store: what the files store*.c share. Nobody else includes this.
  *
  * One lock (rank 1), short sections; no tier, remote, source or caller is called under it.
  *
@@ -96,8 +95,12 @@ struct mc_file {
 	uint64_t held_until_ns[2];  /* the kernel still held the image then */
 	struct mc_work verify_work; /* on store->verify while verify_queued */
 	bool verify_queued;
-	bool pinned;   /* stays in the table; see mc_pin_holds */
-	uint64_t hits; /* uses that found it in a local tier */
+	struct mc_work mend;   /* on store->mending while hurt > 0 */
+	uint64_t hurt;         /* damaged blocks that a client reads past us */
+	uint64_t mend_from;    /* the verifier's: where the next try begins */
+	struct mc_work mapped; /* on store->mapped: a client may read it past us after its close */
+	bool pinned;           /* stays in the table; see mc_pin_holds */
+	uint64_t hits;         /* uses that found it in a local tier */
 	struct mc_streams streams;
 };
 
@@ -139,6 +142,10 @@ struct mc_store {
 	struct mc_queue behind_todo; /* pairs whose blocks found the backlog full */
 	struct mc_queue idle;        /* files whose images may be closed, the oldest first */
 	struct mc_queue verify;      /* NVMe images to read through, for the verifier */
+	struct mc_queue mending;     /* files with damaged blocks that a client reads; references */
+	struct mc_queue mapped;      /* files closed and still reached by a client; references */
+	uint64_t mend_ns;            /* no try to mend before */
+	unsigned mends;              /* threads that read to mend */
 	unsigned sleeping;           /* workers with nothing to do */
 	unsigned in_flight;          /* jobs started and not finished, but for: */
 	unsigned gathering; /* jobs of derived files, which wait for jobs of the other kind */
@@ -283,6 +290,20 @@ uint64_t mc_evict_nvme(struct mc_store *s) MC_EXCLUDES(s->lock);
 
 /* store-verify.c */
 void *mc_verify_main(void *store);
+
+/* store-mend.c */
+enum mc_mended { MC_MEND_DROPPED, MC_MEND_REPAIRED, MC_MEND_WAITS };
+/* [blocks] The block was found damaged just now; the caller has a reference, the image is open. */
+enum mc_mended mc_file_damaged(struct mc_file *f, uint64_t block) MC_EXCLUDES(f->store->lock);
+/* [blocks] Another try, with a file from s->mending. */
+void mc_mend_again(struct mc_store *s, struct mc_work *w) MC_EXCLUDES(s->lock);
+/* The last passthrough opener of the file's image has closed it, but a mapping may go on: then the
+ * file is kept, with the source by which it could be mended. look: those that no client reaches any
+ * more, or all, are kept no longer. */
+void mc_file_keep_mapped(struct mc_file *f) MC_EXCLUDES(f->store->lock);
+void mc_mapped_look(struct mc_store *s, bool all) MC_EXCLUDES(s->lock);
+/* At close: nothing runs any more. */
+void mc_mend_leave(struct mc_store *s) MC_EXCLUDES(s->lock);
 
 /* store-behind.c */
 /* Writes a VALID block to NVMe from its DRAM image, later when the backlog is full. */

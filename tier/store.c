@@ -123,7 +123,7 @@ static bool idle_locked(const struct mc_store *s)
 {
 	return s->in_flight == 0 && s->gathering == 0 && s->behind_blocks == 0 &&
 		s->ready.head == NULL && s->demand.head == NULL && s->derive.head == NULL &&
-		s->prefetch.head == NULL && s->no_room.head == NULL;
+		s->prefetch.head == NULL && s->no_room.head == NULL && s->mends == 0;
 }
 
 static void *worker(void *arg)
@@ -175,6 +175,7 @@ static void *keeper(void *arg)
 		mc_dram_reap(s->dram);
 		if (s->nvme != NULL)
 			mc_nvme_reap(s->nvme);
+		mc_mapped_look(s, false);
 		next_reap = mc_now_ns() + REAP_NS;
 		mc_mutex_lock(&s->lock);
 	}
@@ -365,6 +366,7 @@ fail:
 void mc_store_close(struct mc_store *s, bool keep_dram)
 {
 	join_all(s);
+	mc_mend_leave(s);
 	store_free(s, keep_dram);
 }
 

@@ -38,7 +38,9 @@ struct mc_store_stats {
 	uint64_t fetched_bytes;                 /* from the remote */
 	uint64_t prefetched;                    /* blocks fetched ahead of a reader */
 	uint64_t bad_blocks;                    /* failed verification, from any tier */
-	uint64_t evicted_dram, evicted_nvme;    /* bytes */
+	uint64_t repaired_blocks;            /* put right in an image that a client reads past us */
+	uint64_t unrepaired_blocks;          /* still to be put right so */
+	uint64_t evicted_dram, evicted_nvme; /* bytes */
 	uint64_t behind_skipped; /* blocks not written behind: backlog full or tier refused */
 	uint64_t in_flight, queued,
 		no_room; /* block fetches now: running, waiting, waiting for memory */

@@ -1,0 +1,32 @@
+/*
+ * The stores' parts of a scrub: the next piece of what lies on NVMe is read and compared with its
+ * checksums, and what is damaged dealt with. For scrub.c, which decides when.
+ */
+#pragma once
+
+#include "tier/kv.h"
+#include "tier/store.h"
+
+/* What came of it, as far as the caller has added up; blocks of images and KV objects alike. */
+struct mc_scrub_counts {
+	uint64_t bytes;    /* read */
+	uint64_t checked;  /* compared */
+	uint64_t bad;      /* did not match; each of these is in one of the next four, too: */
+	uint64_t repaired; /* right again on NVMe */
+	uint64_t dropped;  /* out of the tier: another copy serves */
+	uint64_t waiting;  /* a client reads it, and right bytes were not to be had */
+	uint64_t lost;     /* KV objects whose last copy this was; they stay */
+	uint64_t failed;   /* could not be read at all */
+};
+
+/* A place in the cache of checkpoints: zeros at first. Survives restarts. */
+struct mc_scrub_file {
+	struct mc_file_id id;
+	uint64_t block; /* the next one */
+	bool begun;     /* id says something */
+};
+#define MC_SCRUB_BUFFER MC_BLOCK_SIZE /* bytes of buf, page aligned */
+
+/* [blocks] One block; counts grow. -ENOENT: there is no other one. */
+int mc_store_scrub(
+	struct mc_store *s, struct mc_scrub_file *at, void *buf, struct mc_scrub_counts *counts);
