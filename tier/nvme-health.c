@@ -26,7 +26,7 @@ void mc_nvme_failed(struct mc_nvme *n)
 		n->window_ns = now;
 		n->errors_in_window = 0;
 	}
-	if (++n->errors_in_window >= ERROR_BUDGET && !n->bypassed) {
+	if (++n->errors_in_window >= ERROR_BUDGET && !n->bypassed && !n->checking) {
 		n->bypassed = true;
 		n->probe_at_ns = now + n->probe_ms * UINT64_C(1000000);
 		mc_cond_signal(&n->work);

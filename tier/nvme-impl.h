@@ -10,6 +10,7 @@
  * nvme-health.c   error budget and probe
  * nvme-space.c    evict, drop, reap
  * nvme-recover.c  replay and the look at what lies in the directory
+ * nvme-fsck.c     the same without a daemon: checking and repairing
  *
  * Lock ranks: an image's lock, then the tier's, then the journal's (inside journal.c).
  *
@@ -32,6 +33,7 @@
 #include "tier/uring.h"
 
 #include <stdatomic.h>
+#include <sys/stat.h>
 
 #define MC_NVME_BUCKETS 16384
 /* Blocks pending: then a group is committed, and writes wait for that. Each keeps its file open. */
@@ -79,6 +81,7 @@ struct mc_nvme {
 	char *dir;                  /* owned */
 	int lock_fd;                /* owned */
 	bool direct, leases;
+	bool checking; /* by fsck: failed I/O never ends in a bypass */
 	atomic_bool no_verify;
 	uint64_t capacity; /* bytes */
 	uint64_t journal_bytes;
@@ -122,6 +125,17 @@ static inline uint64_t mc_nvme_space(const struct mc_nvme_image *img, uint64_t b
 	return (mc_block_len(img->id.size, block) + MC_NVME_ALIGN - 1) &
 		~(uint64_t)(MC_NVME_ALIGN - 1);
 }
+
+/* ---- nvme.c */
+/* Not open: no file was looked at. NULL = no memory. */
+struct mc_nvme *mc_nvme_new(const struct mc_nvme_opts *opts);
+void mc_nvme_free(struct mc_nvme *n);
+/* STORE into uuid. -ENOENT; -EPROTONOSUPPORT with a text. */
+int mc_nvme_store_read(struct mc_nvme *n, struct mc_err *err);
+int mc_nvme_store_write(struct mc_nvme *n);
+/* Our folders, durable before anything is put in them. */
+int mc_nvme_make_layout(struct mc_nvme *n);
+void mc_nvme_find_direct(struct mc_nvme *n);
 
 /* ---- nvme-image.c */
 /* In memory, outside the table, with one reference. NULL = no memory. */
@@ -171,3 +185,30 @@ void mc_nvme_account_overhead(struct mc_nvme_image *img);
 
 /* ---- nvme-recover.c */
 int mc_nvme_recover(struct mc_nvme *n, struct mc_err *err);
+/* Its first part: the journal opened and its records in the table. Changes nothing on disk.
+ * damaged: as in journal.h, may be NULL. */
+int mc_nvme_replay(struct mc_nvme *n,
+	void (*damaged)(void *ctx, const char *file, const char *what), void *ctx,
+	struct mc_err *err);
+/* Its second part: removes what nobody owns, trims images, forgets records without a file. */
+int mc_nvme_settle(struct mc_nvme *n);
+
+enum mc_nvme_found_kind {
+	MC_NVME_STRANGER, /* no name of ours */
+	MC_NVME_HELD,     /* a dropped image that a client may have */
+	MC_NVME_ORPHAN,   /* an image without a record */
+	MC_NVME_IMAGE
+};
+/* What lies in one of our folders. */
+struct mc_nvme_found {
+	enum mc_nvme_found_kind kind;
+	const char *path, *name; /* borrowed */
+	struct stat st;
+	struct mc_file_id id;      /* not of a stranger */
+	uint64_t seq;              /* of what is held */
+	struct mc_nvme_image *img; /* of an image, borrowed */
+};
+/* Everything in held/ and images/. each may remove or rename what it is told; its error ends the
+ * walk. A folder that is not there is empty. */
+int mc_nvme_walk(
+	struct mc_nvme *n, int (*each)(void *ctx, const struct mc_nvme_found *f), void *ctx);

@@ -191,58 +191,58 @@ static void adopt_file(struct mc_nvme_image *img, const struct stat *st)
 	}
 }
 
-static int look_at(struct mc_nvme *n, const char *folder, const char *name)
+static void parse_held(struct mc_nvme_found *f)
+{
+	char image[MC_IMAGE_NAME_MAX];
+	const char *dot = strrchr(f->name, '.');
+
+	if (dot == NULL || (size_t)(dot - f->name) >= sizeof(image))
+		return;
+	memcpy(image, f->name, (size_t)(dot - f->name));
+	image[dot - f->name] = '\0';
+	if (mc_image_name_parse(image, &f->id) != 0)
+		return;
+	f->kind = MC_NVME_HELD;
+	f->seq = strtoull(dot + 1, NULL, 10);
+}
+
+static void parse_image(struct mc_nvme *n, struct mc_nvme_found *f)
+{
+	if (mc_image_name_parse(f->name, &f->id) != 0)
+		return;
+	mc_mutex_lock(&n->lock);
+	if (mc_nvme_image_find_locked(n, &f->id, false, &f->img) == 0)
+		f->img->refs = 0;
+	mc_mutex_unlock(&n->lock);
+	if (f->img != NULL && strcmp(f->img->path, f->path) != 0)
+		f->kind = MC_NVME_STRANGER; /* in a folder that is not its own */
+	else if (f->img == NULL || f->img->n_present == 0)
+		f->kind = MC_NVME_ORPHAN;
+	else
+		f->kind = MC_NVME_IMAGE;
+}
+
+static int look_at(struct mc_nvme *n, const char *folder, const char *name,
+	int (*each)(void *ctx, const struct mc_nvme_found *f), void *ctx)
 {
 	cleanup_free char *path = NULL;
-	struct mc_nvme_image *img = NULL;
-	struct mc_file_id id;
-	struct stat st;
+	struct mc_nvme_found f = {.kind = MC_NVME_STRANGER, .name = name};
 
 	if (asprintf(&path, "%s/%s/%s", n->dir, folder, name) < 0)
 		return -ENOMEM;
-	if (lstat(path, &st) != 0 || S_ISDIR(st.st_mode))
+	f.path = path;
+	if (lstat(path, &f.st) != 0 || S_ISDIR(f.st.st_mode))
 		return 0;
-	if (mc_image_name_parse(name, &id) != 0 || !S_ISREG(st.st_mode)) {
-		n->io->unlink(n->io, path);
-		return 0;
-	}
-	mc_mutex_lock(&n->lock);
-	if (mc_nvme_image_find_locked(n, &id, false, &img) == 0)
-		img->refs = 0;
-	mc_mutex_unlock(&n->lock);
-	if (img != NULL && strcmp(img->path, path) != 0)
-		n->io->unlink(n->io, path); /* in a folder that is not its own */
-	else if (img == NULL || img->n_present == 0)
-		return hold_orphan(n, path, name, &id);
-	else
-		adopt_file(img, &st);
-	return 0;
-}
-
-static int look_at_held(struct mc_nvme *n, const char *name)
-{
-	cleanup_free char *path = NULL, *image = strdup(name);
-	struct mc_file_id id;
-	uint64_t seq;
-	char *dot;
-
-	if (image == NULL || asprintf(&path, "%s/held/%s", n->dir, name) < 0)
-		return -ENOMEM;
-	dot = strrchr(image, '.');
-	if (dot != NULL)
-		*dot = '\0';
-	if (dot == NULL || mc_image_name_parse(image, &id) != 0) {
-		n->io->unlink(n->io, path);
-		return 0;
-	}
-	seq = strtoull(dot + 1, NULL, 10);
-	if (seq >= n->held_seq)
-		n->held_seq = seq + 1;
-	return keep_if_held(n, path, &id);
+	if (S_ISREG(f.st.st_mode) && strcmp(folder, "held") == 0)
+		parse_held(&f);
+	else if (S_ISREG(f.st.st_mode))
+		parse_image(n, &f);
+	return each(ctx, &f);
 }
 
 /* Entries found while reading may be renamed or removed, never added to the folder that is read. */
-static int look_through(struct mc_nvme *n, const char *folder)
+static int look_through(struct mc_nvme *n, const char *folder,
+	int (*each)(void *ctx, const struct mc_nvme_found *f), void *ctx)
 {
 	cleanup_free char *path = NULL;
 	struct dirent *e;
@@ -253,17 +253,45 @@ static int look_through(struct mc_nvme *n, const char *folder)
 		return -ENOMEM;
 	dir = opendir(path);
 	if (dir == NULL)
-		return -errno;
-	while (r == 0 && (e = readdir(dir)) != NULL) {
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-			continue;
-		if (strcmp(folder, "held") == 0)
-			r = look_at_held(n, e->d_name);
-		else
-			r = look_at(n, folder, e->d_name);
-	}
+		return errno == ENOENT ? 0 : -errno;
+	while (r == 0 && (e = readdir(dir)) != NULL)
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			r = look_at(n, folder, e->d_name, each, ctx);
 	closedir(dir);
 	return r;
+}
+
+int mc_nvme_walk(
+	struct mc_nvme *n, int (*each)(void *ctx, const struct mc_nvme_found *f), void *ctx)
+{
+	char folder[16];
+	int r = look_through(n, "held", each, ctx);
+
+	for (unsigned i = 0; i < 256 && r == 0; i++) {
+		snprintf(folder, sizeof(folder), "images/%02x", i);
+		r = look_through(n, folder, each, ctx);
+	}
+	return r;
+}
+
+static int settle_file(void *ctx, const struct mc_nvme_found *f)
+{
+	struct mc_nvme *n = ctx;
+
+	switch (f->kind) {
+	case MC_NVME_STRANGER:
+		n->io->unlink(n->io, f->path);
+		return 0;
+	case MC_NVME_HELD:
+		if (f->seq >= n->held_seq)
+			n->held_seq = f->seq + 1;
+		return keep_if_held(n, f->path, &f->id);
+	case MC_NVME_ORPHAN:
+		return hold_orphan(n, f->path, f->name, &f->id);
+	case MC_NVME_IMAGE:
+		adopt_file(f->img, &f->st);
+	}
+	return 0;
 }
 
 static int remember(struct mc_nvme *n, const struct mc_file_id *id)
@@ -305,28 +333,41 @@ static int settle_table(struct mc_nvme *n)
 	return r;
 }
 
-int mc_nvme_recover(struct mc_nvme *n, struct mc_err *err)
+int mc_nvme_settle(struct mc_nvme *n)
+{
+	int r = mc_nvme_walk(n, settle_file, n);
+
+	return r == 0 ? settle_table(n) : r;
+}
+
+int mc_nvme_replay(struct mc_nvme *n,
+	void (*damaged)(void *ctx, const char *file, const char *what), void *ctx,
+	struct mc_err *err)
 {
 	cleanup_free char *dir = NULL;
-	struct mc_journal_opts o = {
-		.io = n->io, .max_bytes = n->journal_bytes, .apply = apply, .ctx = n};
-	unsigned damaged = 0;
-	char folder[16];
+	struct mc_journal_opts o = {.io = n->io,
+		.max_bytes = n->journal_bytes,
+		.apply = apply,
+		.ctx = n,
+		.damaged = damaged,
+		.damaged_ctx = ctx};
+	unsigned places = 0;
 	int r;
 
 	if (asprintf(&dir, "%s/journal", n->dir) < 0)
 		return -ENOMEM;
 	o.dir = dir;
 	memcpy(o.uuid, n->uuid, sizeof(o.uuid));
-	r = mc_journal_open(&o, &n->journal, &damaged, err);
-	n->stats.errors += damaged;
+	r = mc_journal_open(&o, &n->journal, &places, err);
+	n->stats.errors += places;
+	return r;
+}
+
+int mc_nvme_recover(struct mc_nvme *n, struct mc_err *err)
+{
+	int r = mc_nvme_replay(n, NULL, NULL, err);
+
 	if (r == 0)
-		r = look_through(n, "held");
-	for (unsigned i = 0; i < 256 && r == 0; i++) {
-		snprintf(folder, sizeof(folder), "images/%02x", i);
-		r = look_through(n, folder);
-	}
-	if (r == 0)
-		r = settle_table(n);
+		r = mc_nvme_settle(n);
 	return r == 0 ? mc_nvme_snapshot(n) : r;
 }

@@ -8,6 +8,7 @@
 #include "tier/nvme-impl.h"
 
 #include "tier/cleanup.h"
+#include "tier/dir-lock.h"
 #include "tier/io.h"
 #include "tier/lease.h"
 
@@ -15,7 +16,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/statvfs.h>
 
@@ -34,7 +34,7 @@ static int make_dir(struct mc_nvme *n, const char *sub)
 }
 
 /* Our folders, durable before anything is put in them. */
-static int make_layout(struct mc_nvme *n)
+int mc_nvme_make_layout(struct mc_nvme *n)
 {
 	cleanup_free char *images = NULL;
 	char sub[16];
@@ -55,45 +55,15 @@ static int make_layout(struct mc_nvme *n)
 	return r == 0 ? mc_io_sync_dir(n->io, images) : r;
 }
 
-static int take_lock(struct mc_nvme *n, struct mc_err *err)
+int mc_nvme_store_write(struct mc_nvme *n)
 {
-	cleanup_free char *path = NULL;
-	char pid[32] = "";
-	int len;
-
-	if (asprintf(&path, "%s/LOCK", n->dir) < 0)
-		return -ENOMEM;
-	n->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (n->lock_fd < 0)
-		return -errno;
-	n->leases = mc_lease_supported(n->lock_fd);
-	if (flock(n->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-		if (errno != EWOULDBLOCK)
-			return -errno;
-		if (pread(n->lock_fd, pid, sizeof(pid) - 1, 0) < 0)
-			pid[0] = '\0';
-		pid[strcspn(pid, "\n")] = '\0';
-		return mc_err_set(err, -EBUSY,
-			"NVMe tier %s: in use by process %s; one daemon per directory", n->dir,
-			pid[0] != '\0' ? pid : "unknown");
-	}
-	len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
-	if (ftruncate(n->lock_fd, 0) != 0 || pwrite(n->lock_fd, pid, (size_t)len, 0) != len)
-		return errno == ENOSPC ? 0 : -EIO; /* the text is a courtesy */
-	return 0;
-}
-
-static int write_store(struct mc_nvme *n, const char *path)
-{
-	cleanup_free char *tmp = NULL;
+	cleanup_free char *path = NULL, *tmp = NULL;
 	char hex[33], text[128];
 	int fd, r, len;
 
-	if (getrandom(n->uuid, sizeof(n->uuid), 0) != (ssize_t)sizeof(n->uuid))
-		return -EIO;
 	mc_hex_encode(n->uuid, sizeof(n->uuid), hex);
 	len = snprintf(text, sizeof(text), "mooncakefs nvme format 1\nuuid %s\n", hex);
-	if (asprintf(&tmp, "%s.tmp", path) < 0)
+	if (asprintf(&path, "%s/STORE", n->dir) < 0 || asprintf(&tmp, "%s.tmp", path) < 0)
 		return -ENOMEM;
 	fd = n->io->open(n->io, tmp, O_RDWR | O_CREAT | O_TRUNC, 0600);
 	if (fd < 0)
@@ -107,7 +77,7 @@ static int write_store(struct mc_nvme *n, const char *path)
 	return r == 0 ? mc_io_sync_dir(n->io, n->dir) : r;
 }
 
-static int read_store(struct mc_nvme *n, struct mc_err *err)
+int mc_nvme_store_read(struct mc_nvme *n, struct mc_err *err)
 {
 	cleanup_free char *path = NULL;
 	char text[128] = "";
@@ -116,8 +86,6 @@ static int read_store(struct mc_nvme *n, struct mc_err *err)
 	if (asprintf(&path, "%s/STORE", n->dir) < 0)
 		return -ENOMEM;
 	fd = n->io->open(n->io, path, O_RDONLY, 0);
-	if (fd == -ENOENT)
-		return write_store(n, path);
 	if (fd < 0)
 		return fd;
 	r = (int)n->io->pread(n->io, fd, text, sizeof(text) - 1, 0);
@@ -131,7 +99,7 @@ static int read_store(struct mc_nvme *n, struct mc_err *err)
 	return mc_hex_decode(text + 30, n->uuid, sizeof(n->uuid));
 }
 
-static void find_direct(struct mc_nvme *n)
+void mc_nvme_find_direct(struct mc_nvme *n)
 {
 	cleanup_free char *path = NULL;
 	int fd;
@@ -177,7 +145,7 @@ static void shrink(struct mc_nvme *n)
 	n->n_recovered = kept;
 }
 
-static void free_tier(struct mc_nvme *n)
+void mc_nvme_free(struct mc_nvme *n)
 {
 	mc_nvme_committer_stop(n);
 	mc_uring_close(n->uring);
@@ -215,14 +183,20 @@ static int bring_up(struct mc_nvme *n, const struct mc_nvme_opts *opts, struct m
 	n->dir = realpath(opts->dir, NULL);
 	if (n->dir == NULL)
 		return -errno;
-	r = take_lock(n, err);
-	if (r == 0)
-		r = read_store(n, err);
-	if (r == 0)
-		r = make_layout(n);
+	r = mc_dir_lock(n->dir, "LOCK", true, "NVMe tier", &n->lock_fd, err);
 	if (r != 0)
 		return r;
-	find_direct(n);
+	n->leases = mc_lease_supported(n->lock_fd);
+	r = mc_nvme_store_read(n, err);
+	if (r == -ENOENT && getrandom(n->uuid, sizeof(n->uuid), 0) != (ssize_t)sizeof(n->uuid))
+		r = -EIO;
+	if (r == -ENOENT)
+		r = mc_nvme_store_write(n);
+	if (r == 0)
+		r = mc_nvme_make_layout(n);
+	if (r != 0)
+		return r;
+	mc_nvme_find_direct(n);
 	r = mc_uring_open(&u, &n->uring);
 	if (r == 0)
 		r = mc_nvme_recover(n, err);
@@ -235,13 +209,12 @@ static int bring_up(struct mc_nvme *n, const struct mc_nvme_opts *opts, struct m
 	return r;
 }
 
-int mc_nvme_open(const struct mc_nvme_opts *opts, struct mc_nvme **ret, struct mc_err *err)
+struct mc_nvme *mc_nvme_new(const struct mc_nvme_opts *opts)
 {
 	struct mc_nvme *n = calloc(1, sizeof(*n));
-	int r;
 
 	if (n == NULL)
-		return -ENOMEM;
+		return NULL;
 	n->io = opts->io != NULL ? opts->io : mc_io_real();
 	n->capacity = opts->capacity;
 	n->commit_ms = opts->commit_ms != 0 ? opts->commit_ms : COMMIT_MS;
@@ -251,9 +224,19 @@ int mc_nvme_open(const struct mc_nvme_opts *opts, struct mc_nvme **ret, struct m
 	mc_mutex_init(&n->lock);
 	mc_cond_init(&n->idle);
 	mc_cond_init(&n->work);
+	return n;
+}
+
+int mc_nvme_open(const struct mc_nvme_opts *opts, struct mc_nvme **ret, struct mc_err *err)
+{
+	struct mc_nvme *n = mc_nvme_new(opts);
+	int r;
+
+	if (n == NULL)
+		return -ENOMEM;
 	r = bring_up(n, opts, err);
 	if (r != 0) {
-		free_tier(n);
+		mc_nvme_free(n);
 		return mc_err_set(err, r, "NVMe tier %s: %s%s", opts->dir, strerror(-r),
 			r == -ENOENT || r == -ENOTDIR
 				? "; give a directory on a local disk, whose parent exists"
@@ -268,7 +251,7 @@ void mc_nvme_close(struct mc_nvme *n)
 	mc_nvme_sync(n);
 	mc_nvme_committer_stop(n);
 	mc_nvme_snapshot(n);
-	free_tier(n);
+	mc_nvme_free(n);
 }
 
 void mc_nvme_resize(struct mc_nvme *n, uint64_t capacity)

@@ -67,6 +67,17 @@ static const char gc_details[] =
 	"be read, nothing is removed. A chunk that a revision needs and that is missing is named;\n"
 	"the exit code is then 3.\n";
 
+static const char fsck_details[] =
+	"DIR is the directory of --nvme, while no daemon uses it. Everything in it is read: the\n"
+	"journals, every block of every file in the checkpoint cache, every object of the KV log.\n"
+	"What is damaged is named with file and place. Files that nobody owns, as a daemon leaves\n"
+	"them that was killed, are named and are no damage. Sizes and capacities never change.\n\n"
+	"Without --repair nothing on disk is changed. With it what is damaged is dropped: a block\n"
+	"is fetched again when it is read, a KV object with copies on remotes is read from there;\n"
+	"one whose last copy is damaged is named as lost, and is gone.\n\n"
+	"Exit codes: 0 no damage; 1 there was damage, and it is repaired; 3 something remains\n"
+	"wrong; 4 a process uses the directory.\n";
+
 static const char rm_details[] =
 	"Takes the revision out of the catalogue; mounts stop showing it. The space is free after\n"
 	"'mooncakefs gc --delete', once the grace period is over. If it was the newest, the one\n"
@@ -171,6 +182,8 @@ const struct mc_command mc_command_table[] = {
 		mc_cmd_rebalance},
 	{"gc", MC_IN_GC, "", 0, 0, "Find and remove what no revision on the remote uses.",
 		gc_details, mc_cmd_gc},
+	{"fsck", MC_IN_FSCK, "DIR", 1, 1, "Check the local tiers of a node, and repair them.",
+		fsck_details, mc_cmd_fsck},
 	{"layout", MC_IN_LAYOUT, "add|check|ls|rm|show [LAYOUT]", 1, 2,
 		"Check, show, register or remove parallel layouts.", layout_details, mc_cmd_layout},
 	{"plan", MC_IN_PLAN, "", 0, 0, "Plan which bytes go where, from one layout to another.",
@@ -215,10 +228,15 @@ const unsigned mc_command_count = sizeof(mc_command_table) / sizeof(*mc_command_
 
 const struct mc_exit_code mc_exit_codes[] = {
 	{MC_EXIT_OK, "Done."},
-	{MC_EXIT_FAILED, "Failed; the reason is on standard error."},
+	{MC_EXIT_FAILED,
+		"Failed; the reason is on standard error. fsck: there was damage, and it is "
+		"repaired."},
 	{MC_EXIT_USAGE, "Wrong usage: the command line or a configuration file."},
-	{MC_EXIT_DAMAGED, "verify, repair, gc: bytes are missing or wrong."},
-	{MC_EXIT_BUSY, "umount: the mount is in use."},
+	{MC_EXIT_DAMAGED,
+		"verify, repair, gc, fsck: bytes are missing or wrong. fsck: or it could not look "
+		"at all "
+		"of them."},
+	{MC_EXIT_BUSY, "umount, fsck: the mount or the directory is in use."},
 	{MC_EXIT_INCOMPLETE, "warm: the tier does not hold everything."},
 };
 const unsigned mc_exit_code_count = sizeof(mc_exit_codes) / sizeof(*mc_exit_codes);

@@ -8,9 +8,10 @@
 enum {
 	MC_EXIT_OK = 0,
 	MC_EXIT_FAILED = 1,
+	MC_EXIT_REPAIRED = 1, /* fsck: there was damage, and is no more; it never fails with 1 */
 	MC_EXIT_USAGE = 2,
-	MC_EXIT_DAMAGED = 3,    /* verify, repair, gc: bytes are missing or wrong */
-	MC_EXIT_BUSY = 4,       /* umount: somebody uses the mount */
+	MC_EXIT_DAMAGED = 3,    /* verify, repair, gc, fsck: bytes are missing or wrong */
+	MC_EXIT_BUSY = 4,       /* umount, fsck: somebody uses it */
 	MC_EXIT_INCOMPLETE = 5, /* warm: the tier does not hold all of it */
 };
 
@@ -59,6 +60,7 @@ int mc_cmd_stats(const struct mc_options *o);
 int mc_cmd_status(const struct mc_options *o);
 int mc_cmd_warm(const struct mc_options *o);
 int mc_cmd_export(const struct mc_options *o);
+int mc_cmd_fsck(const struct mc_options *o);
 int mc_cmd_gc(const struct mc_options *o);
 int mc_cmd_help(const struct mc_options *o);
 int mc_cmd_import(const struct mc_options *o);

@@ -7,7 +7,7 @@
 		MC_IN_REBALANCE | MC_IN_REPAIR)
 #define ON_FILES (MC_IN_DU | MC_IN_WARM | MC_IN_EVICT | MC_IN_PIN | MC_IN_UNPIN)
 #define ON_DAEMON (ON_FILES | MC_IN_STATUS | MC_IN_STATS | MC_IN_REFRESH | MC_IN_DEBUG_BUNDLE)
-#define ON_ALL (ON_REMOTE | ON_DAEMON | MC_IN_UMOUNT | MC_IN_VERSION | MC_IN_HELP)
+#define ON_ALL (ON_REMOTE | ON_DAEMON | MC_IN_FSCK | MC_IN_UMOUNT | MC_IN_VERSION | MC_IN_HELP)
 #define ON_MOUNT (MC_IN_MOUNT | MC_IN_CONFIG) /* what a mount is made of */
 
 const struct mc_option mc_option_table[MC_OPT_N] = {
@@ -48,13 +48,18 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		MC_IN_GC},
 	[MC_OPT_DELETE] = {"delete", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Remove what was found; without it nothing is changed.", MC_IN_GC},
+	[MC_OPT_REPAIR] = {"repair", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
+		"Drop what is damaged and what nobody owns; without it nothing is changed.",
+		MC_IN_FSCK},
+	[MC_OPT_NO_CHANGE] = {"no-change", 'n', false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
+		"Change nothing, as without --repair.", MC_IN_FSCK},
 	[MC_OPT_LONG] = {"long", 'l', false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Show size, number of files, time and manifest id.", MC_IN_LS},
 	[MC_OPT_JSON] = {"json", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Print JSON lines, for programs.",
 		MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_VERSION |
 			MC_IN_CONFIG | MC_IN_LAYOUT | MC_IN_PLAN | MC_IN_RESHARD | MC_IN_GC |
-			MC_IN_RM | MC_IN_REBALANCE | MC_IN_REPAIR | ON_DAEMON},
+			MC_IN_RM | MC_IN_REBALANCE | MC_IN_REPAIR | MC_IN_FSCK | ON_DAEMON},
 	[MC_OPT_MODEL] = {"model", 0, false, false, MC_OPTION_TEXT, "DIR|ORG/MODEL[@REV]", NULL, 0,
 		0,
 		"The checkpoint a layout is for: a local directory, or a revision on the remote. "

@@ -26,6 +26,8 @@ enum mc_option_id {
 	MC_OPT_SAMPLE,
 	MC_OPT_GRACE,
 	MC_OPT_DELETE,
+	MC_OPT_REPAIR,
+	MC_OPT_NO_CHANGE,
 	MC_OPT_LONG,
 	MC_OPT_JSON,
 	MC_OPT_MODEL,
@@ -106,6 +108,7 @@ enum {
 	MC_IN_RM = 1 << 25,
 	MC_IN_REBALANCE = 1 << 28,
 	MC_IN_REPAIR = 1 << 29,
+	MC_IN_FSCK = 1 << 30,
 };
 
 struct mc_option {

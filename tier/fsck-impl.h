@@ -1,0 +1,25 @@
+/* What the parts of an offline check share. For fsck.c, nvme-fsck.c and kv-log-fsck*.c. */
+#pragma once
+
+#include "tier/fsck.h"
+
+struct mc_fsck {
+	const struct mc_fsck_opts *opts; /* borrowed */
+	const struct mc_io *io;          /* borrowed */
+	char *dir;                       /* owned; real path */
+	struct mc_fsck_result res;
+	uint64_t bytes_total; /* grows as the parts find out */
+};
+
+/* Each counts what it tells; the text comes formatted. */
+void mc_fsck_tell(struct mc_fsck *f, enum mc_fsck_kind kind, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* path: absolute, or below dir. */
+void mc_fsck_leftover(struct mc_fsck *f, const char *path, uint64_t bytes);
+/* So many more bytes were looked at. */
+void mc_fsck_advance(struct mc_fsck *f, uint64_t bytes);
+/* A part could not be looked at or not be repaired; code is a negative errno, text may be empty. */
+void mc_fsck_give_up(struct mc_fsck *f, const char *what, int code, const char *text);
+
+/* ---- the parts: 0 or why they did not come to an end */
+int mc_nvme_fsck(struct mc_fsck *f, struct mc_err *err);
