@@ -8,6 +8,7 @@
 
 #include "fs/log.h"
 #include "manifest/views.h"
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 #define NAME_LEN                                                                                   \
@@ -27,16 +28,10 @@ struct list {
 static int list_add(struct list *l, const char *name, const char *target)
 {
 	struct mc_listed item = {0};
+	int r = mc_array_room(&l->a->items, &l->cap, l->a->n_items + 1);
 
-	if (l->a->n_items == l->cap) {
-		size_t cap = l->cap != 0 ? l->cap * 2 : 16;
-		struct mc_listed *p = realloc(l->a->items, cap * sizeof(*p));
-
-		if (p == NULL)
-			return -ENOMEM;
-		l->a->items = p;
-		l->cap = cap;
-	}
+	if (r < 0)
+		return r;
 	item.name = strdup(name);
 	item.target = target != NULL ? strdup(target) : NULL;
 	if (item.name == NULL || (target != NULL && item.target == NULL)) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "manifest/binder-build.h"
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 #define PIECE_MIN (UINT64_C(4) << 10) /* bytes; smaller pieces are all overhead */
@@ -29,23 +30,6 @@ struct binder {
 	uint64_t grain;
 };
 
-static int grow(void **p, uint32_t *cap, uint32_t n, size_t size)
-{
-	uint32_t want = *cap > 0 ? *cap * 2 : 64;
-	void *v;
-
-	if (n < *cap)
-		return 0;
-	if (want < *cap)
-		return -E2BIG;
-	v = realloc(*p, want * size);
-	if (v == NULL)
-		return -ENOMEM;
-	*p = v;
-	*cap = want;
-	return 0;
-}
-
 void mc_binding_span_box(const struct mc_binding *b, const struct mc_reshard *p,
 	const struct mc_bound_span *s, struct mc_box *ret)
 {
@@ -58,7 +42,7 @@ void mc_binding_span_box(const struct mc_binding *b, const struct mc_reshard *p,
 static int piece_open(struct binder *w, const struct run *r)
 {
 	struct mc_binding *b = w->b;
-	int e = grow((void **)&b->piece, &b->cap_pieces, b->n_pieces, sizeof(*b->piece));
+	int e = mc_array_room(&b->piece, &b->cap_pieces, b->n_pieces + 1);
 
 	if (e == 0)
 		b->piece[b->n_pieces++] =
@@ -87,10 +71,10 @@ static int span_add(
 {
 	struct mc_binding *b = w->b;
 	struct mc_bound_span copy = *s;
-	int e = grow((void **)&b->span, &b->cap_spans, b->n_spans, sizeof(*b->span));
+	int e = mc_array_room(&b->span, &b->cap_spans, b->n_spans + 1);
 
 	if (e == 0 && box != NULL) {
-		e = grow((void **)&b->box, &b->cap_boxes, b->n_boxes, sizeof(*b->box));
+		e = mc_array_room(&b->box, &b->cap_boxes, b->n_boxes + 1);
 		if (e == 0) {
 			b->box[b->n_boxes++] = *box;
 			copy.box = b->n_boxes;

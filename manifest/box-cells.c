@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 /* One tensor cut into more cells than this is refused: 4 Mi × 144 B is 600 MB already. */
@@ -32,18 +33,10 @@ static int entry_compare(const void *a, const void *b)
 
 static int entry_add(struct entries *e, const struct mc_box *box, uint32_t member)
 {
-	if (e->n == e->cap) {
-		size_t cap = e->cap > 0 ? e->cap * 2 : 16;
-		struct entry *v;
+	int r = e->n < MAX_CELLS ? mc_array_room(&e->v, &e->cap, e->n + 1) : -E2BIG;
 
-		if (e->n >= MAX_CELLS)
-			return -E2BIG;
-		v = realloc(e->v, cap * sizeof(*v));
-		if (v == NULL)
-			return -ENOMEM;
-		e->v = v;
-		e->cap = cap;
-	}
+	if (r < 0)
+		return r;
 	e->v[e->n].box = *box;
 	e->v[e->n++].member = member;
 	return 0;

@@ -318,7 +318,6 @@ int mc_ly_names_index(struct mc_sharding *s); /* before mc_ly_tensor_find */
 uint32_t mc_ly_tensor_find(struct mc_sharding *s, const char *name, size_t len); /* UINT32_MAX */
 int mc_ly_names_add(struct mc_sharding *s, const char *name, uint32_t *ret);
 int mc_ly_kind_intern(struct mc_sharding *s, struct kind *k, uint32_t *ret, struct mc_err *err);
-int mc_ly_grow_array(void **p, uint32_t *cap, uint32_t n, size_t size);
 
 /* layout-emit.c: outputs from tensors. */
 int mc_ly_outputs_make(struct mc_sharding *s, struct mc_err *err);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 /* A tensor on its way: parts are members [first, first + n). */
@@ -35,8 +36,7 @@ struct emitter {
 
 static int add_member(struct mc_sharding *s, uint32_t tensor, uint32_t kind)
 {
-	int r = mc_ly_grow_array(
-		(void **)&s->member, &s->cap_members, s->n_members, sizeof(*s->member));
+	int r = mc_array_room(&s->member, &s->cap_members, s->n_members + 1);
 
 	if (r == 0)
 		s->member[s->n_members++] = (struct member){.tensor = tensor, .kind = kind};
@@ -46,8 +46,7 @@ static int add_member(struct mc_sharding *s, uint32_t tensor, uint32_t kind)
 static int add_entry(
 	struct emitter *e, const char *name, uint32_t first, uint32_t n, uint32_t fuse_dim)
 {
-	int r = mc_ly_grow_array(
-		(void **)&e->entry, &e->cap_entries, e->n_entries, sizeof(*e->entry));
+	int r = mc_array_room(&e->entry, &e->cap_entries, e->n_entries + 1);
 	struct entry *x;
 
 	if (r < 0)
@@ -112,8 +111,7 @@ static int tied_entries(struct emitter *e, struct mc_err *err)
 
 static int add_claim(struct emitter *e, const char *name, const struct claim *c)
 {
-	int r = mc_ly_grow_array(
-		(void **)&e->claim, &e->cap_claims, e->n_claims, sizeof(*e->claim));
+	int r = mc_array_room(&e->claim, &e->cap_claims, e->n_claims + 1);
 
 	if (r < 0)
 		return r;
@@ -278,8 +276,7 @@ static int claim_stack(struct emitter *e, uint32_t entry, struct mc_err *err)
 static int add_output(struct emitter *e, const struct output *o)
 {
 	struct mc_sharding *s = e->s;
-	int r = mc_ly_grow_array(
-		(void **)&s->output, &s->cap_outputs, s->n_outputs, sizeof(*s->output));
+	int r = mc_array_room(&s->output, &s->cap_outputs, s->n_outputs + 1);
 
 	if (r == 0)
 		s->output[s->n_outputs++] = *o;

@@ -5,22 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int mc_ly_grow_array(void **p, uint32_t *cap, uint32_t n, size_t size)
-{
-	uint32_t want = *cap > 0 ? *cap * 2 : 64;
-	void *v;
-
-	if (n < *cap)
-		return 0;
-	if (want < *cap)
-		return -E2BIG;
-	v = realloc(*p, want * size);
-	if (v == NULL)
-		return -ENOMEM;
-	*p = v;
-	*cap = want;
-	return 0;
-}
+#include "tier/array.h"
 
 int mc_ly_names_add(struct mc_sharding *s, const char *name, uint32_t *ret)
 {
@@ -152,7 +137,7 @@ int mc_ly_kind_intern(struct mc_sharding *s, struct kind *k, uint32_t *ret, stru
 			return 0;
 		}
 	}
-	r = mc_ly_grow_array((void **)&s->kind, &s->cap_kinds, s->n_kinds, sizeof(*s->kind));
+	r = mc_array_room(&s->kind, &s->cap_kinds, s->n_kinds + 1);
 	if (r == 0)
 		r = mc_ly_kind_numbers(s, k, err);
 	if (r < 0) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 static int rename_all(struct mc_sharding *s, struct mc_err *err)
@@ -35,8 +36,7 @@ static int rename_all(struct mc_sharding *s, struct mc_err *err)
 
 static int add_constant(struct mc_sharding *s, uint32_t constant, const char *name, uint32_t like)
 {
-	int r = mc_ly_grow_array((void **)&s->const_output, &s->cap_const_outputs,
-		s->n_const_outputs, sizeof(*s->const_output));
+	int r = mc_array_room(&s->const_output, &s->cap_const_outputs, s->n_const_outputs + 1);
 	struct const_output *c;
 
 	if (r < 0)

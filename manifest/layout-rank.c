@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "manifest/dtype.h"
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 /* An output being put together at one rank. */
@@ -191,8 +192,7 @@ struct rank_list {
 static int keep_piece(void *arg, const struct mc_local_piece *p)
 {
 	struct rank_list *l = arg;
-	int r = mc_ly_grow_array(
-		(void **)&l->t->piece, &l->cap_pieces, l->t->n_pieces, sizeof(*l->t->piece));
+	int r = mc_array_room(&l->t->piece, &l->cap_pieces, l->t->n_pieces + 1);
 
 	if (r == 0)
 		l->t->piece[l->t->n_pieces++] = *p;

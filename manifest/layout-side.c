@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "manifest/dtype.h"
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 struct owned_shard {
@@ -29,8 +30,7 @@ struct gather {
 static int on_piece(void *arg, const struct mc_local_piece *p)
 {
 	struct gather *g = arg;
-	int r = mc_ly_grow_array(
-		(void **)&g->piece, &g->cap_pieces, g->n_pieces, sizeof(*g->piece));
+	int r = mc_array_room(&g->piece, &g->cap_pieces, g->n_pieces + 1);
 
 	if (r == 0)
 		g->piece[g->n_pieces++] = *p;
@@ -71,8 +71,7 @@ static int gather_rank(struct gather *g, const struct output *o, struct mc_err *
 	for (uint32_t i = 0; i < g->n_pieces && r == 0; i++) {
 		struct owned_shard *x;
 
-		r = mc_ly_grow_array(
-			(void **)&g->shard, &g->cap_shards, g->n_shards, sizeof(*g->shard));
+		r = mc_array_room(&g->shard, &g->cap_shards, g->n_shards + 1);
 		if (r < 0)
 			return r;
 		x = &g->shard[g->n_shards++];

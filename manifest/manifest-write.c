@@ -13,6 +13,7 @@
 #include "manifest/json.h"
 #include "manifest/path.h"
 #include "manifest/utf8.h"
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 int mc_writer_open(struct mc_writer **ret)
@@ -69,40 +70,27 @@ static int check_meta(const char *path, const struct mc_new_meta *meta, struct m
 	return 0;
 }
 
-/* Room for one more element; NULL without memory. */
-static void *grow(void *v, size_t n, size_t *cap, size_t size)
-{
-	size_t want = *cap == 0 ? 16 : 2 * *cap;
-	void *bigger;
-
-	if (n < *cap)
-		return v;
-	bigger = reallocarray(v, want, size);
-	if (bigger != NULL)
-		*cap = want;
-	return bigger;
-}
-
 /* Appends an item with path and meta checked and copied; *ret is valid until the next append. */
 static int add_item(struct mc_writer *w, const char *path, const struct mc_new_meta *meta,
 	struct mc_err *err, struct mc_new_item **ret)
 {
 	const char *fault = mc_path_fault(path);
-	struct mc_new_item *items;
+	struct mc_new_item *item;
 	int r = check_meta(path, meta, err);
 
 	if (fault != NULL)
 		return mc_err_set(err, -EINVAL, "%s: the path %s", path, fault);
 	if (r < 0)
 		return r;
-	items = grow(w->items, w->n_items, &w->cap_items, sizeof(*items));
-	if (items == NULL)
+	r = mc_array_room(&w->items, &w->cap_items, w->n_items + 1);
+	if (r < 0)
+		return r;
+	item = &w->items[w->n_items];
+	*item = (struct mc_new_item){.meta = *meta, .path = strdup(path)};
+	if (item->path == NULL)
 		return -ENOMEM;
-	w->items = items;
-	items[w->n_items] = (struct mc_new_item){.meta = *meta, .path = strdup(path)};
-	if (items[w->n_items].path == NULL)
-		return -ENOMEM;
-	*ret = &items[w->n_items++];
+	w->n_items++;
+	*ret = item;
 	return 0;
 }
 
@@ -242,18 +230,18 @@ int mc_writer_file(struct mc_writer *w, const char *path, const struct mc_new_me
 
 int mc_writer_tensor(struct mc_writer *w, const struct mc_new_tensor *t, struct mc_err *err)
 {
-	struct mc_writer_tensor *v, *n;
+	struct mc_writer_tensor *n;
+	int r;
 
 	if (!mc_utf8_valid(t->name, strlen(t->name), NULL))
 		return mc_err_set(err, -EINVAL, "%s: a tensor name is not UTF-8", t->file);
 	if (t->rank > MC_MAX_RANK || t->dtype >= MC_DTYPE_COUNT)
 		return mc_err_set(err, -EINVAL,
 			"tensor %s: more than %d dimensions, or a bad dtype", t->name, MC_MAX_RANK);
-	v = grow(w->tensors, w->n_tensors, &w->cap_tensors, sizeof(*v));
-	if (v == NULL)
-		return -ENOMEM;
-	w->tensors = v;
-	n = &v[w->n_tensors];
+	r = mc_array_room(&w->tensors, &w->cap_tensors, w->n_tensors + 1);
+	if (r < 0)
+		return r;
+	n = &w->tensors[w->n_tensors];
 	*n = (struct mc_writer_tensor){.dtype = t->dtype,
 		.rank = t->rank,
 		.off = t->off,

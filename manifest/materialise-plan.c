@@ -9,6 +9,7 @@
 
 #include "manifest/chunker.h"
 #include "manifest/safetensors.h"
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 #define ORDER_LAST UINT64_MAX
@@ -52,21 +53,6 @@ static uint64_t order_of(const struct mc_view *v, uint32_t where, uint64_t off)
 	return (uint64_t)f->entry[number] << 40 | source_of(&r, off) >> MC_BLOCK_SHIFT;
 }
 
-static int grow(void **v, size_t size, size_t n, size_t *cap)
-{
-	size_t want = *cap == 0 ? 256 : *cap * 2;
-	void *p;
-
-	if (n < *cap)
-		return 0;
-	p = reallocarray(*v, want, size);
-	if (p == NULL)
-		return -ENOMEM;
-	*v = p;
-	*cap = want;
-	return 0;
-}
-
 static int add_chunks(
 	struct mc_mat *m, uint32_t file, const struct mc_chunk_plan *plan, uint32_t where)
 {
@@ -77,7 +63,7 @@ static int add_chunks(
 	for (size_t i = 0; i < plan->n; i++) {
 		struct mc_mat_chunk *c;
 
-		if (grow((void **)&m->chunk, sizeof(*m->chunk), m->n_chunks, &m->cap_chunks) < 0)
+		if (mc_array_room(&m->chunk, &m->cap_chunks, m->n_chunks + 1) < 0)
 			return -ENOMEM;
 		c = &m->chunk[m->n_chunks++];
 		*c = (struct mc_mat_chunk){.off = plan->spans[i].off,

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "manifest/planner-build.h"
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 struct cover {
@@ -62,20 +63,15 @@ static int grow_links(struct mc_draft *d)
 static int keep_box(struct mc_reshard *p, struct mc_link *l, const struct mc_box *box)
 {
 	struct mc_box whole;
+	int r;
 
 	l->box = 0;
 	mc_reshard_link_box(p, l, &whole);
 	if (mc_box_compare(&whole, box) == 0)
 		return 0;
-	if (p->n_boxes == p->cap_boxes) {
-		uint32_t cap = p->cap_boxes > 0 ? p->cap_boxes * 2 : 64;
-		struct mc_box *b = realloc(p->box, cap * sizeof(*b));
-
-		if (b == NULL)
-			return -ENOMEM;
-		p->box = b;
-		p->cap_boxes = cap;
-	}
+	r = mc_array_room(&p->box, &p->cap_boxes, p->n_boxes + 1);
+	if (r < 0)
+		return r;
 	p->box[p->n_boxes++] = *box;
 	l->box = p->n_boxes;
 	return 0;

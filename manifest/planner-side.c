@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 struct tagged {
@@ -92,25 +93,6 @@ static uint64_t hash_shards(const struct mc_shard *v, uint32_t n)
 	return h ^ h >> 32;
 }
 
-static int grow(void **p, uint32_t *cap, uint64_t need, size_t size)
-{
-	uint64_t n = *cap > 0 ? *cap : 16;
-	void *v;
-
-	if (need <= *cap)
-		return 0;
-	while (n < need)
-		n *= 2;
-	if (n > UINT32_MAX)
-		return -EOVERFLOW;
-	v = realloc(*p, n * size);
-	if (v == NULL)
-		return -ENOMEM;
-	*p = v;
-	*cap = (uint32_t)n;
-	return 0;
-}
-
 static int rehash(struct mc_side *s)
 {
 	uint32_t size = s->hash_size > 0 ? s->hash_size * 2 : 64;
@@ -149,10 +131,9 @@ static int intern(struct mc_side *s, const struct mc_shard *v, uint32_t n, uint3
 			return 0;
 		}
 	}
-	r = grow((void **)&s->shard, &s->cap_shards, (uint64_t)s->n_shards + n, sizeof(*s->shard));
+	r = mc_array_room(&s->shard, &s->cap_shards, (uint64_t)s->n_shards + n);
 	if (r == 0)
-		r = grow((void **)&s->pattern, &s->cap_patterns, (uint64_t)s->n_patterns + 1,
-			sizeof(*s->pattern));
+		r = mc_array_room(&s->pattern, &s->cap_patterns, (uint64_t)s->n_patterns + 1);
 	if (r < 0)
 		return r;
 	if (n > 0)
@@ -167,21 +148,17 @@ static int intern(struct mc_side *s, const struct mc_shard *v, uint32_t n, uint3
 
 static int keep_tags(struct mc_side *s, uint32_t tensor, const struct tagged *v, uint32_t n)
 {
+	int r;
+
 	if (s->tag_first == NULL) {
 		s->tag_first = malloc(((size_t)s->n_tensors + 1) * sizeof(*s->tag_first));
 		if (s->tag_first == NULL)
 			return -ENOMEM;
 		memset(s->tag_first, 0xff, ((size_t)s->n_tensors + 1) * sizeof(*s->tag_first));
 	}
-	if (s->n_tags + n > s->cap_tags) {
-		uint64_t cap = (s->n_tags + n) * 2;
-		uint64_t *t = realloc(s->tag, cap * sizeof(*t));
-
-		if (t == NULL)
-			return -ENOMEM;
-		s->tag = t;
-		s->cap_tags = cap;
-	}
+	r = mc_array_room(&s->tag, &s->cap_tags, s->n_tags + n);
+	if (r < 0)
+		return r;
 	s->tag_first[tensor] = s->n_tags;
 	for (uint32_t i = 0; i < n; i++)
 		s->tag[s->n_tags++] = v[i].tag;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "manifest/weight-build.h"
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 #define MAX_VALUE ((json_int_t)1 << 62)
@@ -276,18 +277,11 @@ int mc_weight_fragment_parse(struct mc_weight_manifest *m, json_t *o, struct mc_
 
 int mc_weight_fragment_add(struct mc_weight_manifest *m, const struct mc_weight_fragment *f)
 {
-	if (m->n_fragments == m->cap_fragments) {
-		uint32_t cap = m->cap_fragments > 0 ? m->cap_fragments * 2 : 64;
-		struct mc_weight_fragment *v =
-			cap > m->cap_fragments ? realloc(m->fragment, cap * sizeof(*v)) : NULL;
+	int r = mc_array_room(&m->fragment, &m->cap_fragments, m->n_fragments + 1);
 
-		if (v == NULL)
-			return -ENOMEM;
-		m->fragment = v;
-		m->cap_fragments = cap;
-	}
-	m->fragment[m->n_fragments++] = *f;
-	return 0;
+	if (r == 0)
+		m->fragment[m->n_fragments++] = *f;
+	return r;
 }
 
 struct number {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tier/array.h"
+
 void mc_plan_init(struct mc_plan *p)
 {
 	*p = (struct mc_plan){0};
@@ -20,25 +22,9 @@ void mc_plan_done(struct mc_plan *p)
 	*p = (struct mc_plan){0};
 }
 
-/* Room for one more element in a vector that doubles. */
-static int grow(void **v, size_t *cap, size_t n, size_t elem)
-{
-	size_t want = *cap == 0 ? 4 : 2 * *cap;
-	void *bigger;
-
-	if (n < *cap)
-		return 0;
-	bigger = reallocarray(*v, want, elem);
-	if (bigger == NULL)
-		return -ENOMEM;
-	*v = bigger;
-	*cap = want;
-	return 0;
-}
-
 static int add_piece(struct mc_plan *p, const struct mc_piece *piece)
 {
-	int r = grow((void **)&p->pieces, &p->cap, p->n, sizeof(*p->pieces));
+	int r = mc_array_room(&p->pieces, &p->cap, p->n + 1);
 
 	if (r == 0)
 		p->pieces[p->n++] = *piece;
@@ -49,7 +35,7 @@ static int add_piece(struct mc_plan *p, const struct mc_piece *piece)
 static int keep(struct mc_plan *p, const void *data, size_t len, char **ret)
 {
 	char *copy;
-	int r = grow((void **)&p->owned, &p->cap_owned, p->n_owned, sizeof(*p->owned));
+	int r = mc_array_room(&p->owned, &p->cap_owned, p->n_owned + 1);
 
 	if (r < 0)
 		return r;

@@ -1,6 +1,7 @@
 /* Listing a directory of a set: the names of all its members, each once, and who has it. */
 #include "tier/remote-set-impl.h"
 
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 #include <errno.h>
@@ -30,16 +31,7 @@ static int entries_add(void *ctx, const char *name, const struct mc_remote_attr 
 	struct entries *e = ctx;
 	char *copy = strdup(name);
 
-	if (copy != NULL && e->n == e->cap) {
-		size_t cap = e->cap == 0 ? 64 : 2 * e->cap;
-		struct entry *v = realloc(e->v, cap * sizeof(*v));
-
-		if (v != NULL) {
-			e->v = v;
-			e->cap = cap;
-		}
-	}
-	if (copy == NULL || e->n == e->cap) {
+	if (copy == NULL || mc_array_room(&e->v, &e->cap, e->n + 1) < 0) {
 		free(copy);
 		return -ENOMEM;
 	}

@@ -1,6 +1,7 @@
 /* Collecting files of a mount. */
 #include "tools/mount-files.h"
 
+#include "tier/array.h"
 #include "tier/cleanup.h"
 
 #include <errno.h>
@@ -18,17 +19,10 @@ static int add_file(struct mc_mount_files *m, const char *path, const struct sta
 {
 	size_t top = strlen(m->mount.path);
 	uint64_t bytes = (uint64_t)st->st_blocks * 512;
-	struct mc_mount_file *more;
+	int r = mc_array_room(&m->files, &m->cap, m->n + 1);
 
-	if (m->n == m->cap) {
-		size_t cap = m->cap == 0 ? 64 : m->cap * 2;
-
-		more = realloc(m->files, cap * sizeof(*more));
-		if (more == NULL)
-			return -ENOMEM;
-		m->files = more;
-		m->cap = cap;
-	}
+	if (r < 0)
+		return r;
 	if (bytes > (uint64_t)st->st_size)
 		bytes = (uint64_t)st->st_size;
 	m->files[m->n] = (struct mc_mount_file){
