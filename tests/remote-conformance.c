@@ -1,8 +1,8 @@
 /* The conformance suite of remotes; see remote-conformance.h. */
 #include "tests/remote-conformance.h"
 
+#include "tests/remote-waiter.h"
 #include "tests/suite.h"
-#include "tier/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -74,58 +74,11 @@ static void put_pattern(const char *path, size_t len)
 	free(b);
 }
 
-/* A read to wait for. */
-struct waiter {
-	struct mc_remote_read req;
-	struct mc_mutex lock;
-	struct mc_cond cond;
-	int calls;
-	int res;
-};
-
-static void waiter_done(struct mc_remote_read *req, int res)
-{
-	struct waiter *w = req->ctx;
-
-	mc_mutex_lock(&w->lock);
-	w->calls++;
-	w->res = res;
-	mc_cond_signal(&w->cond);
-	mc_mutex_unlock(&w->lock);
-}
-
-static void waiter_start(struct waiter *w, const char *path, uint64_t off, uint32_t len, void *buf)
-{
-	mc_mutex_init(&w->lock);
-	mc_cond_init(&w->cond);
-	w->calls = 0;
-	w->req.path = path;
-	w->req.off = off;
-	w->req.len = len;
-	w->req.buf = buf;
-	w->req.done = waiter_done;
-	w->req.ctx = w;
-	mc_remote_read(r, &w->req);
-}
-
-static int waiter_wait(struct waiter *w)
-{
-	int res;
-
-	mc_mutex_lock(&w->lock);
-	while (w->calls == 0)
-		mc_cond_wait(&w->cond, &w->lock);
-	res = w->res;
-	ck_assert_int_eq(w->calls, 1);
-	mc_mutex_unlock(&w->lock);
-	return res;
-}
-
 static int read_at(const char *path, uint64_t off, uint32_t len, void *buf)
 {
 	struct waiter w = {0};
 
-	waiter_start(&w, path, off, len, buf);
+	waiter_start(r, &w, path, off, len, buf);
 	return waiter_wait(&w);
 }
 
@@ -133,7 +86,7 @@ static int read_guarded(const char *path, const struct mc_guard *g, uint32_t len
 {
 	struct waiter w = {.req.guard = *g};
 
-	waiter_start(&w, path, 0, len, buf);
+	waiter_start(r, &w, path, 0, len, buf);
 	return waiter_wait(&w);
 }
 
@@ -671,8 +624,8 @@ START_TEST(two_hundred_reads_at_once_all_end_with_their_bytes)
 	put_pattern(paths[0], 4 * MIB);
 	put_pattern(paths[1], 4 * MIB);
 	for (int i = 0; i < CROWD; i++)
-		waiter_start(
-			&w[i], paths[i % 2], (uint64_t)i * 20000, 65536, buf + (size_t)i * 65536);
+		waiter_start(r, &w[i], paths[i % 2], (uint64_t)i * 20000, 65536,
+			buf + (size_t)i * 65536);
 	for (int i = 0; i < CROWD; i++) {
 		ck_assert_int_eq(waiter_wait(&w[i]), 0);
 		check_bytes(buf + (size_t)i * 65536, (uint64_t)i * 20000, 65536);
@@ -697,11 +650,11 @@ START_TEST(close_ends_reads_in_flight_exactly_once)
 
 	put_pattern(path, 4 * MIB);
 	for (int i = 0; i < CROWD; i++)
-		waiter_start(&w[i], "a-path-that-lives", 0, 1, buf);
+		waiter_start(r, &w[i], "a-path-that-lives", 0, 1, buf);
 	for (int i = 0; i < CROWD; i++)
 		ck_assert_int_eq(waiter_wait(&w[i]), -ENOENT);
 	for (int i = 0; i < CROWD; i++)
-		waiter_start(&w[i], path, (uint64_t)i * 20000, 65536, buf + (size_t)i * 65536);
+		waiter_start(r, &w[i], path, (uint64_t)i * 20000, 65536, buf + (size_t)i * 65536);
 	mc_remote_close(r);
 	for (int i = 0; i < CROWD; i++) {
 		ck_assert_int_eq(w[i].calls, 1);

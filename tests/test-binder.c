@@ -1,18 +1,11 @@
 /* The binder: pieces, rounds, exactly the plan's bytes, and the simulated makespan. */
 #include "manifest/binder.h"
+#include "tests/random.h"
 #include "tests/suite.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-static uint32_t seed_state;
-
-static uint32_t rnd(uint32_t n)
-{
-	seed_state = seed_state * 1664525u + 1013904223u;
-	return (uint32_t)(((uint64_t)(seed_state >> 8) * n) >> 24);
-}
 
 struct scene {
 	struct mc_side held, wanted;

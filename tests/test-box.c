@@ -1,6 +1,7 @@
 /* Boxes, their index, cells and strided regions, against brute force on small arrays. */
 #include "manifest/box.h"
 #include "manifest/region.h"
+#include "tests/random.h"
 #include "tests/suite.h"
 
 #include <errno.h>
@@ -8,14 +9,6 @@
 #include <string.h>
 
 #define SIDE 9 /* of the random arrays */
-
-static uint32_t seed_state;
-
-static uint32_t rnd(uint32_t n)
-{
-	seed_state = seed_state * 1664525u + 1013904223u;
-	return (uint32_t)(((uint64_t)(seed_state >> 8) * n) >> 24);
-}
 
 static struct mc_box random_box(unsigned rank)
 {

@@ -1,34 +1,12 @@
 /* Random reshards against the truth: bytes moved, execution, and the order of the input. */
 #include "manifest/planner.h"
+#include "tests/random.h"
+#include "tests/shard-list.h"
 #include "tests/suite.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-static uint32_t seed_state;
-
-static uint32_t rnd(uint32_t n)
-{
-	seed_state = seed_state * 1664525u + 1013904223u;
-	return (uint32_t)(((uint64_t)(seed_state >> 8) * n) >> 24);
-}
-
-/* A list of shards under construction. */
-struct list {
-	struct mc_shard v[4096];
-	uint32_t n;
-};
-
-static void add(struct list *l, uint32_t participant, const struct mc_box *box)
-{
-	struct mc_shard *s = &l->v[l->n++];
-
-	memset(s, 0, sizeof(*s));
-	s->participant = participant;
-	s->box = *box;
-	mc_address_dense(box, 0, &s->place);
-}
 
 #define WORLD 8 /* participants of the random problems */
 #define TENSORS 6

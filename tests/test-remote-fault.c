@@ -1,5 +1,6 @@
 /* The fault remote: transparent without rules (the conformance suite), and what each rule does. */
 #include "tests/remote-conformance.h"
+#include "tests/remote-waiter.h"
 #include "tests/suite.h"
 #include "tier/lock.h"
 #include "tier/remote-fault.h"
@@ -28,45 +29,10 @@ struct mc_remote *kind_open(const struct mc_remote_opts *opts)
 	return r;
 }
 
-struct waiter {
-	struct mc_remote_read req;
-	struct mc_mutex lock;
-	struct mc_cond cond;
-	int calls, res;
-	char buf[16];
-};
-
-static void waiter_done(struct mc_remote_read *req, int res)
-{
-	struct waiter *w = req->ctx;
-
-	mc_mutex_lock(&w->lock);
-	w->calls++;
-	w->res = res;
-	mc_cond_signal(&w->cond);
-	mc_mutex_unlock(&w->lock);
-}
-
 static void start(struct mc_remote *r, struct waiter *w)
 {
-	*w = (struct waiter){.lock = MC_MUTEX_INIT};
-	mc_cond_init(&w->cond);
-	w->req = (struct mc_remote_read){
-		.path = "f", .len = 10, .buf = w->buf, .done = waiter_done, .ctx = w};
-	mc_remote_read(r, &w->req);
-}
-
-static int result(struct waiter *w)
-{
-	int res;
-
-	mc_mutex_lock(&w->lock);
-	while (w->calls == 0)
-		mc_cond_wait(&w->cond, &w->lock);
-	res = w->res;
-	ck_assert_int_eq(w->calls, 1);
-	mc_mutex_unlock(&w->lock);
-	return res;
+	*w = (struct waiter){0};
+	waiter_start(r, w, "f", 0, 10, w->buf);
 }
 
 static struct mc_remote *open_with_file(const struct mc_remote_opts *opts)
@@ -92,7 +58,7 @@ START_TEST(fail_hits_the_nth_matching_operation_only)
 	mc_fault_add(control, &rule);
 	for (size_t i = 0; i < sizeof(want) / sizeof(*want); i++) {
 		start(r, &w);
-		ck_assert_int_eq(result(&w), want[i]);
+		ck_assert_int_eq(waiter_wait(&w), want[i]);
 	}
 	ck_assert_uint_eq(mc_fault_seen(control, MC_FAULT_READ), 4);
 	ck_assert_uint_eq(mc_fault_hits(control), 2);
@@ -111,12 +77,12 @@ START_TEST(flip_and_short_change_what_was_said_and_nothing_else)
 
 	mc_fault_add(control, &flip);
 	start(r, &w);
-	ck_assert_int_eq(result(&w), 0);
+	ck_assert_int_eq(waiter_wait(&w), 0);
 	ck_assert_mem_eq(w.buf, "0122456789", 10);
 	mc_fault_clear(control);
 	mc_fault_add(control, &cut);
 	start(r, &w);
-	ck_assert_int_eq(result(&w), 0);
+	ck_assert_int_eq(waiter_wait(&w), 0);
 	ck_assert_mem_eq(w.buf, "0123\0\0\0\0\0\0", 10);
 	mc_fault_clear(control);
 	mc_fault_add(control, &torn);
@@ -165,7 +131,7 @@ START_TEST(what_hangs_goes_on_after_a_release)
 	ck_assert_uint_eq(st.in_flight, 3);
 	mc_fault_release(control);
 	for (int i = 0; i < 3; i++) {
-		ck_assert_int_eq(result(&w[i]), 0);
+		ck_assert_int_eq(waiter_wait(&w[i]), 0);
 		ck_assert_mem_eq(w[i].buf, "0123456789", 10);
 	}
 	mc_remote_close(r);
@@ -182,7 +148,7 @@ START_TEST(what_hangs_ends_at_its_deadline)
 
 	mc_fault_add(control, &hang);
 	start(r, &w);
-	ck_assert_int_eq(result(&w), -ETIMEDOUT);
+	ck_assert_int_eq(waiter_wait(&w), -ETIMEDOUT);
 	ck_assert_int_eq(mc_remote_stat(r, "f", &attr, NULL), -ETIMEDOUT);
 	mc_remote_close(r);
 }
@@ -210,7 +176,7 @@ START_TEST(close_ends_what_hangs_with_eshutdown_exactly_once)
 	mc_fault_wait_held(control, 4);
 	mc_remote_close(r);
 	for (int i = 0; i < 3; i++)
-		ck_assert_int_eq(result(&w[i]), -ESHUTDOWN);
+		ck_assert_int_eq(waiter_wait(&w[i]), -ESHUTDOWN);
 	pthread_join(t, &res);
 	ck_assert_int_eq((int)(intptr_t)res, -ESHUTDOWN);
 }
@@ -225,7 +191,7 @@ START_TEST(a_delayed_operation_begins_later)
 
 	mc_fault_add(control, &delay);
 	start(r, &w);
-	ck_assert_int_eq(result(&w), 0);
+	ck_assert_int_eq(waiter_wait(&w), 0);
 	ck_assert_uint_ge(mc_now_ns() - begin, 50000000);
 	mc_remote_close(r);
 }

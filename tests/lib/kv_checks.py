@@ -11,46 +11,15 @@ import sys
 import threading
 import time
 
-MIB = 1 << 20
+import checks
+from checks import MIB, content, errno_of, expect, put, until
+
 RDONLY, WRONLY, RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
 CREAT, EXCL, TRUNC, APPEND = os.O_CREAT, os.O_EXCL, os.O_TRUNC, os.O_APPEND
 
 
-def expect(what, got, want):
-    if got != want:
-        got, want = (repr(x)[:200] for x in (got, want))
-        raise SystemExit(f"{what}: got {got}, expected {want}")
-
-
-def errno_of(call, *args, **kwargs):
-    try:
-        call(*args, **kwargs)
-    except OSError as e:
-        return errno.errorcode[e.errno]
-    return "no error"
-
-
-def content(path):
-    with open(path, "rb") as f:
-        return f.read()
-
-
-def put(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-
-
 def some_bytes(size, seed=1):
     return random.Random(seed).randbytes(size)
-
-
-def until(what, condition, seconds=10):
-    """Waits for what happens by itself; the event, not a time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise SystemExit(f"{what}: not within {seconds} s")
-        time.sleep(0.002)
 
 
 def version(path):
@@ -626,8 +595,4 @@ def check_full_excl(kv):
     expect("its bytes", content(f"{kv}/excl"), b"x")
 
 
-def main():
-    globals()[f"check_{sys.argv[1]}"](*sys.argv[2:])
-
-
-main()
+checks.main(globals())

@@ -3,16 +3,11 @@ import hashlib
 import multiprocessing
 import os
 import random
-import sys
 import threading
 import uuid
 
-MIB = 1 << 20
-
-
-def expect(what, got, want):
-    if got != want:
-        raise SystemExit(f"{what}: got {got!r:.200}, expected {want!r:.200}")
+import checks
+from checks import MIB, expect
 
 
 def body(key, size):
@@ -112,8 +107,4 @@ def check_ranks(kv):
             p.join()
 
 
-def main():
-    globals()[f"check_{sys.argv[1]}"](*sys.argv[2:])
-
-
-main()
+checks.main(globals())

@@ -17,7 +17,8 @@ import threading
 import time
 from multiprocessing import Process
 
-from mount_checks import expect
+from checks import expect
+
 
 CLIENTS, KEYS = 4, 5
 

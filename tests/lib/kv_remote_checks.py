@@ -3,36 +3,16 @@ import errno
 import hashlib
 import os
 import random
-import sys
 import threading
-import time
 
-MIB = 1 << 20
+import checks
+from checks import MIB, attribute, content, expect, put, until
+
 SIZES = (0, 1, 65535, 65536, MIB, 4 * MIB + 7, 12 * MIB + 1)
 
 
 def body(name, size, version=1):
     return random.Random(f"{name} {version}").randbytes(size)
-
-
-def expect(what, got, want):
-    if got != want:
-        got, want = (repr(x)[:200] for x in (got, want))
-        raise SystemExit(f"{what}: got {got}, expected {want}")
-
-
-def until(what, condition, seconds=90):
-    """Waits for what happens by itself; the limit is for what never does."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise SystemExit(f"{what}: not within {seconds} s")
-        time.sleep(0.02)
-
-
-def content(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def read(path):
@@ -41,15 +21,6 @@ def read(path):
         return content(path)
     except OSError as e:
         return errno.errorcode[e.errno]
-
-
-def put(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-
-
-def attribute(path, name):
-    return os.getxattr(path, f"user.mooncake.{name}").decode()
 
 
 def on_remote(key):
@@ -246,9 +217,5 @@ def check_changes(a, b):
         os.close(fd)
 
 
-def main():
-    globals()[f"check_{sys.argv[1]}"](*sys.argv[2:])
-
-
 if __name__ == "__main__":
-    main()
+    checks.main(globals())

@@ -1,11 +1,12 @@
 """Checks of layouts/ in a mount; called by it-layouts.sh: layout_checks.py CHECK MOUNT TMP."""
-import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+
+from checks import content, errno_of, expect
 
 TP2 = {"axes": [["tp", 2]]}
 ROWS = [{"match": "**", "replicate": True}]
@@ -21,19 +22,6 @@ def text(*args, **changes):
     return json.dumps(document(*args, **changes)).encode()
 
 
-def expect(what, got, want):
-    if got != want:
-        raise AssertionError(f"{what}: {got!r}, not {want!r}")
-
-
-def error_of(call, *args):
-    try:
-        call(*args)
-    except OSError as e:
-        return errno.errorcode[e.errno]
-    return None
-
-
 def put(path, data, flags=os.O_WRONLY | os.O_CREAT | os.O_EXCL):
     """Create, write, close; raises what any of them does."""
     fd = os.open(path, flags, 0o644)
@@ -42,14 +30,9 @@ def put(path, data, flags=os.O_WRONLY | os.O_CREAT | os.O_EXCL):
         while at < len(data):
             at += os.write(fd, data[at:at + (1 << 20)])
     except OSError:
-        error_of(os.close, fd)
+        errno_of(os.close, fd)
         raise
     os.close(fd)
-
-
-def content(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 class Tree:
@@ -80,8 +63,8 @@ class Tree:
 
 def check_closed(t):
     """A layout is there for everybody when close has returned, even where it was just missing."""
-    expect("before", error_of(os.stat, f"{t.model}/closed"), "ENOENT")
-    expect("before", error_of(os.stat, t.at("closed.json")), "ENOENT")
+    expect("before", errno_of(os.stat, f"{t.model}/closed"), "ENOENT")
+    expect("before", errno_of(os.stat, t.at("closed.json")), "ENOENT")
     put(t.at("closed.json"), text("closed"))
     t.is_there("closed", text("closed"))
     expect("mode", os.stat(t.at("closed.json")).st_mode & 0o777, 0o444)
@@ -101,7 +84,7 @@ def check_renamed(t):
     put(t.at("again"), text("renamed0"))
     os.replace(t.at("again"), t.at("renamed0.json"))  # the same layout again is no change
     put(t.at("again"), text("other"))
-    expect("wrong name", error_of(os.rename, t.at("again"), t.at("renamed9.json")), "EINVAL")
+    expect("wrong name", errno_of(os.rename, t.at("again"), t.at("renamed9.json")), "EINVAL")
     expect("reason", "the document's name is \"other\", not \"renamed9\"" in t.why(), True)
     expect("reason of the file", os.getxattr(t.at("again"), "user.mooncake.error").decode(), t.why())
     t.is_not_there("renamed9")
@@ -131,9 +114,9 @@ def check_whole_or_not(t):
     os.write(fd, data[:40])
     expect("size", os.stat(t.at("late.json")).st_size, 40)
     expect("own bytes", os.pread(fd, 100, 10), data[10:40])
-    expect("excl", error_of(os.open, t.at("late.json"), os.O_WRONLY | os.O_CREAT | os.O_EXCL), "EEXIST")
+    expect("excl", errno_of(os.open, t.at("late.json"), os.O_WRONLY | os.O_CREAT | os.O_EXCL), "EEXIST")
     expect("listed", "late.json" in os.listdir(t.layouts), False)
-    expect("view", error_of(os.stat, f"{t.model}/late"), "ENOENT")
+    expect("view", errno_of(os.stat, f"{t.model}/late"), "ENOENT")
     os.ftruncate(fd, 1000)
     os.ftruncate(fd, 40)
     os.pwrite(fd, data[40:], 40)
@@ -172,28 +155,28 @@ def check_refused(t):
     """What is wrong is EINVAL at close, with the reason and its place; nothing is registered."""
     wrong = []
     for what, (data, reason) in BAD.items():
-        expect(what, error_of(put, t.at("bad.json"), data), "EINVAL")
+        expect(what, errno_of(put, t.at("bad.json"), data), "EINVAL")
         if reason not in t.why() or "bad.json" not in t.why():
             wrong.append(f"{what}: {t.why()!r} does not say {reason!r}")
         t.is_not_there("bad")
         put(t.at("bad.tmp"), data)
-        expect(f"{what}, renamed", error_of(os.rename, t.at("bad.tmp"), t.at("bad.json")), "EINVAL")
+        expect(f"{what}, renamed", errno_of(os.rename, t.at("bad.tmp"), t.at("bad.json")), "EINVAL")
         t.is_not_there("bad")
         os.unlink(t.at("bad.tmp"))
     for name in ("tp8", "@", "a@b", "x" * 251):
-        expect(name, error_of(put, t.at(f"{name}.json"), text(name)),
+        expect(name, errno_of(put, t.at(f"{name}.json"), text(name)),
                "ENAMETOOLONG" if len(name) > 250 else "EINVAL")
     put(t.at("bad.json"), b"")  # nothing was written, so nothing can be wrong; but nor is it there
     t.is_not_there("bad")
     expect("reasons", wrong, [])
     while b"no axis \"ep\"" not in content(f"{t.remote}/../../log"):  # a line a second
-        error_of(put, t.at("bad.json"), BAD["unknown axis"][0])
+        errno_of(put, t.at("bad.json"), BAD["unknown axis"][0])
 
 
 def check_too_large(t):
     """A document has at most 4 MiB."""
     spaces = b" " * ((4 << 20) - len(text("large")))
-    expect("beyond", error_of(put, t.at("large.json"), text("large") + spaces + b" "), "EFBIG")
+    expect("beyond", errno_of(put, t.at("large.json"), text("large") + spaces + b" "), "EFBIG")
     expect("reason", "4 MiB" in t.why(), True)
     t.is_not_there("large")
     put(t.at("large.json"), text("large") + spaces)
@@ -203,21 +186,21 @@ def check_too_large(t):
 def check_never_changes(t):
     """A registered layout is neither written nor renamed; the name is taken."""
     data, path = content(t.at("closed.json")), t.at("closed.json")
-    expect("write", error_of(os.open, path, os.O_WRONLY), "EPERM")
-    expect("truncate", error_of(os.open, path, os.O_WRONLY | os.O_TRUNC), "EPERM")
+    expect("write", errno_of(os.open, path, os.O_WRONLY), "EPERM")
+    expect("truncate", errno_of(os.open, path, os.O_WRONLY | os.O_TRUNC), "EPERM")
     expect("reason", "never changes" in t.why(), True)
-    expect("by name", error_of(os.truncate, path, 0), "EPERM")
-    expect("rename", error_of(os.rename, path, t.at("moved.json")), "EINVAL")
+    expect("by name", errno_of(os.truncate, path, 0), "EPERM")
+    expect("rename", errno_of(os.rename, path, t.at("moved.json")), "EINVAL")
     put(t.at("tmp"), text("closed", rules=[{"match": "**", "drop": True}]))
-    expect("other content", error_of(os.rename, t.at("tmp"), path), "EEXIST")
+    expect("other content", errno_of(os.rename, t.at("tmp"), path), "EEXIST")
     os.unlink(t.at("tmp"))
     put(t.at("tmp"), b"\n" + data)
     os.rename(t.at("tmp"), path)  # white space is no difference
     t.is_there("closed", data)
     for call, *args in ((os.mkdir, t.at("d")), (os.symlink, "x", t.at("s")), (os.mknod, t.at("n")),
                         (os.link, path, t.at("l"))):
-        expect(call.__name__, error_of(call, *args), "EPERM")
-    expect("out", error_of(os.rename, path, f"{t.layouts}/../closed.json"), "EXDEV")
+        expect(call.__name__, errno_of(call, *args), "EPERM")
+    expect("out", errno_of(os.rename, path, f"{t.layouts}/../closed.json"), "EXDEV")
 
 
 def check_temporary(t):
@@ -226,7 +209,7 @@ def check_temporary(t):
         put(t.at(f".t{i}"), b"x" * 100)
     expect("left", [i for i in range(40) if os.path.exists(t.at(f".t{i}"))], list(range(24, 40)))
     fds = [os.open(t.at(f".o{i}"), os.O_WRONLY | os.O_CREAT, 0o644) for i in range(16)]
-    expect("one more", error_of(os.open, t.at(".o16"), os.O_WRONLY | os.O_CREAT), "ENOSPC")
+    expect("one more", errno_of(os.open, t.at(".o16"), os.O_WRONLY | os.O_CREAT), "ENOSPC")
     for i, fd in enumerate(fds):
         os.close(fd)
         os.unlink(t.at(f".o{i}"))
@@ -238,10 +221,10 @@ def check_others(t):
     pid = os.fork()
     if pid == 0:
         os.setuid(65534)
-        got = [error_of(lambda: os.open("mine.json", os.O_WRONLY | os.O_CREAT, dir_fd=folder)),
-               error_of(lambda: os.unlink("closed.json", dir_fd=folder)),
-               error_of(lambda: os.open("closed.json", os.O_RDONLY, dir_fd=folder))]
-        os._exit(got != ["EACCES", "EACCES", None])
+        got = [errno_of(lambda: os.open("mine.json", os.O_WRONLY | os.O_CREAT, dir_fd=folder)),
+               errno_of(lambda: os.unlink("closed.json", dir_fd=folder)),
+               errno_of(lambda: os.open("closed.json", os.O_RDONLY, dir_fd=folder))]
+        os._exit(got != ["EACCES", "EACCES", "no error"])
     expect("another user", os.waitpid(pid, 0)[1], 0)
     os.close(folder)
 
@@ -254,7 +237,7 @@ def check_outage(t):
     with open(t.remote, "w", encoding="utf-8"):
         pass  # no directory
     try:
-        expect("close", error_of(os.close, fd) in (None, "EINVAL"), False)
+        expect("close", errno_of(os.close, fd) in ("no error", "EINVAL"), False)
         expect("reason", t.why().startswith("outage.json: "), True)
     finally:
         os.unlink(t.remote)
@@ -299,7 +282,7 @@ def check_misfits(t):
     for name, (changes, reasons) in MISFITS.items():
         put(t.at(f"{name}.json"), text(name, **changes))
         for path in (name, f"{name}/rank-00000", f"{name}/rank-00000/model.safetensors"):
-            expect(path, error_of(os.stat, f"{t.model}/{path}"), "EINVAL")
+            expect(path, errno_of(os.stat, f"{t.model}/{path}"), "EINVAL")
         why = os.getxattr(t.model, "user.mooncake.error").decode()
         missing = [r for r in reasons + [name] if r not in why]
         expect(f"{name}: {why}: what it does not say", missing, [])
@@ -318,8 +301,8 @@ def check_removed(t):
             time.sleep(0.1)
         t.is_not_there("closed")
         expect("open file", os.pread(f.fileno(), len(data), 0), data)
-    expect("again", error_of(os.unlink, t.at("closed.json")), "ENOENT")
-    expect("no layout", error_of(os.unlink, t.at("closed")), "ENOENT")
+    expect("again", errno_of(os.unlink, t.at("closed.json")), "ENOENT")
+    expect("no layout", errno_of(os.unlink, t.at("closed")), "ENOENT")
     put(t.at("closed.json"), text("closed", mesh={"axes": [["tp", 1]]}))
     expect("new content", os.listdir(f"{t.model}/closed"), ["rank-00000"])
 

@@ -10,27 +10,10 @@ import sys
 import threading
 import time
 
-MIB = 1 << 20
+from checks import MIB, content, errno_of, expect
+
 BIG = 20 * MIB + 12345
 MANY = 10000
-
-
-def expect(what, got, want):
-    if got != want:
-        raise SystemExit(f"{what}: got {got!r}, expected {want!r}")
-
-
-def errno_of(call, *args, **kwargs):
-    try:
-        call(*args, **kwargs)
-    except OSError as e:
-        return errno.errorcode[e.errno]
-    return "no error"
-
-
-def content(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def make(source):

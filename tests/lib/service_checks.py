@@ -9,8 +9,9 @@ import subprocess
 import sys
 import time
 
+from checks import MIB
+
 program, mnt, config, *checks = sys.argv[1:]
-MIB = 1 << 20
 LIMIT_S = 60  # for what takes milliseconds on an idle machine
 TMP = os.path.dirname(config)
 with open(f"{TMP}/src/big", "rb") as source:

@@ -5,11 +5,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import threading
 import time
 
-from mount_checks import MIB, errno_of, expect
+import checks
+from checks import MIB, errno_of, expect
+
 
 READERS = 64
 
@@ -164,9 +165,5 @@ def check_outage(mnt, *control):
     expect("afterwards", set(results), {True})
 
 
-def main():
-    globals()["check_" + sys.argv[1]](*sys.argv[2:])
-
-
 if __name__ == "__main__":
-    main()
+    checks.main(globals())

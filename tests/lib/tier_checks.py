@@ -3,25 +3,12 @@ import mmap
 import os
 import stat
 import subprocess
-import sys
-import time
 
-from mount_checks import BIG, MIB, content, errno_of, expect
+import checks
+from checks import MIB, attribute, content, errno_of, expect, put, until
+from mount_checks import BIG
 
 MODEL = "checkpoints/acme/model@r1"
-
-
-def attribute(path, name):
-    return os.getxattr(path, f"user.mooncake.{name}").decode()
-
-
-def await_that(what, holds):
-    """Movement between tiers is in the background: waits for it."""
-    until = time.monotonic() + 60
-    while not holds():
-        if time.monotonic() > until:
-            raise SystemExit(f"never: {what}")
-        time.sleep(0.02)
 
 
 def files(top):
@@ -46,11 +33,6 @@ def rm(*args):
     return subprocess.run(["rm", *args], stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
-def put(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-
-
 def fill(mnt):
     """Loads two files of a checkpoint and puts some objects; all of it in DRAM and on NVMe."""
     os.makedirs(f"{mnt}/kv/a/b")
@@ -60,10 +42,10 @@ def fill(mnt):
     for name in ("big.bin", "two.bin"):
         content(f"{mnt}/{MODEL}/{name}")
     for name, size in (("big.bin", BIG), ("two.bin", 2 * MIB)):
-        await_that(f"{name} on NVMe", lambda n=name, s=size:
+        until(f"{name} on NVMe", lambda n=name, s=size:
                    attribute(f"{mnt}/{MODEL}/{n}", "resident.nvme") == str(s))
     for name in ("a/b/large", "a/empty", "small"):
-        await_that(f"{name} clean", lambda n=name: attribute(f"{mnt}/kv/{n}", "state") == "clean")
+        until(f"{name} clean", lambda n=name: attribute(f"{mnt}/kv/{n}", "state") == "clean")
 
 
 def check_tree(mnt):
@@ -163,7 +145,7 @@ def check_busy(mnt):
     expect("mapped bytes", mapped[:] == content(big), True)
     mapped.close()
     content(big)
-    await_that("let go", lambda: rm("-f", f"{mnt}/tiers/dram/{MODEL}/big.bin").returncode == 0)
+    until("let go", lambda: rm("-f", f"{mnt}/tiers/dram/{MODEL}/big.bin").returncode == 0)
 
 
 def check_rm_r(mnt):
@@ -192,8 +174,8 @@ def check_many(mnt, count):
         put(f"{mnt}/kv/many/{i:06d}", b"x" * (i % 2000))
     want = {f"{i:06d}": blocks(i % 2000) for i in range(count)}
     last = f"{mnt}/kv/many/{count - 1:06d}"
-    await_that("clean", lambda: attribute(last, "state") == "clean")
-    await_that("all on NVMe", lambda: len(os.listdir(f"{mnt}/tiers/nvme/kv/many")) == count)
+    until("clean", lambda: attribute(last, "state") == "clean")
+    until("all on NVMe", lambda: len(os.listdir(f"{mnt}/tiers/nvme/kv/many")) == count)
     for _ in range(2):
         expect("names", sorted(os.listdir(f"{mnt}/tiers/dram/kv/many")), sorted(want))
         expect("du", du(f"{mnt}/tiers/dram/kv/many"), sum(want.values()))
@@ -206,9 +188,5 @@ def check_many(mnt, count):
     expect("back", files(f"{mnt}/tiers/dram/kv/many"), {os.path.basename(last): want[os.path.basename(last)]})
 
 
-def main():
-    globals()["check_" + sys.argv[1]](*sys.argv[2:])
-
-
 if __name__ == "__main__":
-    main()
+    checks.main(globals())

@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 
-from mount_checks import MIB, content, drop_pages, expect
+from checks import MIB, content, expect
+from mount_checks import drop_pages
 
 
 def read_all(path):

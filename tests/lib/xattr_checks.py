@@ -1,10 +1,11 @@
 """Checks of user.mooncake.* in a mount: xattr_checks.py CHECK MOUNT [ARG...]."""
 import os
 import subprocess
-import sys
 
-from mount_checks import BIG, MIB, content, errno_of, expect
-from tier_checks import MODEL, attribute, await_that, put
+import checks
+from checks import MIB, attribute, content, errno_of, expect, put, until
+from mount_checks import BIG
+from tier_checks import MODEL
 
 PREFIX = "user.mooncake."
 FILE_NAMES = {"kind", "digest", "resident.dram", "resident.nvme", "io", "source", "state", "replicas", "hits",
@@ -63,8 +64,8 @@ def check_sums(mnt):
         os.stat(f"{mnt}/kv/sum/{'deep/' * (i % 2)}{i}")
     expect("objects", (attribute(f"{mnt}/kv/sum", "files"), attribute(f"{mnt}/kv/sum", "bytes")), ("10", "45000"))
     expect("resident objects", attribute(f"{mnt}/kv/sum", "resident.dram"), "45000")
-    await_that("all clean", lambda: attribute(f"{mnt}/kv/sum", "state") == "clean")
-    await_that("all on NVMe", lambda: attribute(f"{mnt}/kv/sum", "resident.nvme") == "45000")
+    until("all clean", lambda: attribute(f"{mnt}/kv/sum", "state") == "clean")
+    until("all on NVMe", lambda: attribute(f"{mnt}/kv/sum", "resident.nvme") == "45000")
 
 
 def check_evict_warm(mnt):
@@ -74,19 +75,19 @@ def check_evict_warm(mnt):
         set_(path, "evict")
         expect("evicted", attribute(path, "resident.dram"), "0")
         set_(path, "warm")
-        await_that(f"{path} warm", lambda p=path, s=size: attribute(p, "resident.dram") == str(s))
+        until(f"{path} warm", lambda p=path, s=size: attribute(p, "resident.dram") == str(s))
         set_(top, "evict", b"dram")
         expect("all below", attribute(top, "resident.dram"), "0")
         set_(top, "warm", b"dram")
-        await_that("all below", lambda t=top: attribute(t, "resident.dram") == attribute(t, "bytes") or
+        until("all below", lambda t=top: attribute(t, "resident.dram") == attribute(t, "bytes") or
                    int(attribute(t, "resident.dram")) >= BIG)
     path = f"{mnt}/{MODEL}/two.bin"
     set_(path, "warm", b"nvme")
-    await_that("on NVMe", lambda: attribute(path, "resident.nvme") == str(2 * MIB))
+    until("on NVMe", lambda: attribute(path, "resident.nvme") == str(2 * MIB))
     set_(path, "evict", b"nvme")
     expect("off NVMe", attribute(path, "resident.nvme"), "0")
     set_(path, "warm", b"nvme")
-    await_that("on NVMe again", lambda: attribute(path, "resident.nvme") == str(2 * MIB))
+    until("on NVMe again", lambda: attribute(path, "resident.nvme") == str(2 * MIB))
 
 
 def check_pin(mnt):
@@ -97,7 +98,7 @@ def check_pin(mnt):
             expect(f"{name} {value}", attribute(path, "pinned"), want)
         for tier in ("dram", "nvme"):
             content(path)
-            await_that("there", lambda p=path, t=tier: attribute(p, f"resident.{t}") != "0")
+            until("there", lambda p=path, t=tier: attribute(p, f"resident.{t}") != "0")
             expect("evict", errno_of(set_, path, "evict", tier.encode()), "EBUSY")
             expect("why", attribute(path, "error"), f"not evicted from {tier}: it is pinned")
     expect("counted", attribute(f"{mnt}/{MODEL}", "pinned"), "1")
@@ -109,7 +110,7 @@ def check_pin(mnt):
 def check_pinned(mnt):
     """After a restart."""
     for path in (f"{mnt}/{MODEL}/two.bin", f"{mnt}/kv/d/one"):
-        await_that("pinned", lambda p=path: os.path.exists(p) and attribute(p, "pinned") == "1")
+        until("pinned", lambda p=path: os.path.exists(p) and attribute(p, "pinned") == "1")
         set_(path, "pin", b"0")
         expect("not any more", attribute(path, "pinned"), "0")
 
@@ -132,9 +133,5 @@ def check_hidden(mnt):
     expect("getfattr", r.stdout, "")
 
 
-def main():
-    globals()["check_" + sys.argv[1]](*sys.argv[2:])
-
-
 if __name__ == "__main__":
-    main()
+    checks.main(globals())
