@@ -5,13 +5,10 @@
  */
 #include "tier/journal-super.h"
 
-#include "tier/cleanup.h"
-#include "tier/io.h"
 #include "tier/journal-page.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,39 +23,57 @@ static int pass_over(void *ctx, uint8_t type, const void *rec, size_t len, struc
 	return 0;
 }
 
-static int open_file(const struct mc_journal_super *s, const char *name, uint64_t generation)
-{
-	cleanup_free char *path = NULL;
-
-	if (asprintf(&path, "%s/%s.%" PRIu64, s->dir, name, generation) < 0)
-		return -ENOMEM;
-	return s->io->open(s->io, path, O_RDONLY, 0);
-}
-
 static bool complete(const struct mc_journal_super *s, uint64_t generation)
 {
-	struct mc_journal_opts o = {.io = s->io, .apply = pass_over};
+	struct mc_journal_opts o = {.io = s->place->io, .apply = pass_over};
 	struct mc_journal_end end = {0};
-	int fd = open_file(s, "log", generation);
+	struct mc_journal_file f;
 
-	if (fd < 0)
+	if (mc_journal_file_open(s->place, MC_JOURNAL_LOG, generation, &f) != 0)
 		return false;
-	s->io->close(s->io, fd);
-	fd = open_file(s, "snapshot", generation);
-	if (fd < 0)
+	mc_journal_file_close(&f);
+	if (mc_journal_file_open(s->place, MC_JOURNAL_SNAPSHOT, generation, &f) != 0)
 		return false;
-	if (mc_journal_pages_read(&o, fd, generation, &end, NULL) != 0)
+	if (mc_journal_pages_read(&o, &f, generation, &end, NULL) != 0)
 		end.last = false;
-	s->io->close(s->io, fd);
+	mc_journal_file_close(&f);
 	return end.last;
+}
+
+static void look_at(struct mc_journal_super *s, uint64_t generation)
+{
+	if (generation <= s->generation || !complete(s, generation))
+		return;
+	s->generation = generation;
+	/* Each SUPER that was written named one more, or the same again. */
+	s->sequence = s->sequence < generation ? generation : s->sequence + 1;
+}
+
+static int find_in_area(struct mc_journal_super *s)
+{
+	int r = 0;
+
+	for (uint64_t i = 0; i < 2 && r == 0; i++) {
+		struct mc_journal_file f;
+		uint64_t generation;
+
+		r = mc_journal_file_open(s->place, MC_JOURNAL_SNAPSHOT, i, &f);
+		if (r == 0)
+			r = mc_journal_pages_generation(&f, &generation);
+		if (r == 0 && generation % 2 == i)
+			look_at(s, generation);
+	}
+	return r;
 }
 
 int mc_journal_super_find(struct mc_journal_super *s)
 {
-	uint64_t best = s->generation;
 	struct dirent *e;
-	DIR *d = opendir(s->dir);
+	DIR *d;
 
+	if (s->place->dir == NULL)
+		return find_in_area(s);
+	d = opendir(s->place->dir);
 	if (d == NULL)
 		return errno == ENOENT ? 0 : -errno;
 	while ((e = readdir(d)) != NULL) {
@@ -68,13 +83,9 @@ int mc_journal_super_find(struct mc_journal_super *s)
 		if (sscanf(e->d_name, "snapshot.%" SCNu64, &generation) != 1)
 			continue;
 		snprintf(again, sizeof(again), "snapshot.%" PRIu64, generation);
-		if (strcmp(e->d_name, again) == 0 && generation > best && complete(s, generation))
-			best = generation;
+		if (strcmp(e->d_name, again) == 0)
+			look_at(s, generation);
 	}
 	closedir(d);
-	/* Both count the same: each SUPER that was written named one more. */
-	if (best > s->generation)
-		s->sequence = best;
-	s->generation = best;
 	return 0;
 }

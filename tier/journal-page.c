@@ -12,7 +12,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "formats are little endian");
 
 #define PAGE_MAGIC UINT32_C(0x4c4a434d) /* "MCJL" */
-#define WRITE_PAGES 64                  /* a write of 256 KiB at most */
+#define WRITE_PAGES 64                  /* 256 KiB at once */
 
 struct page {
 	uint32_t magic;
@@ -60,10 +60,11 @@ void mc_journal_buf_done(struct mc_journal_buf *b)
 	*b = (struct mc_journal_buf){0};
 }
 
-int mc_journal_pages_write(const struct mc_io *io, int fd, const struct mc_journal_buf *b,
+int mc_journal_pages_write(const struct mc_journal_file *f, const struct mc_journal_buf *b,
 	uint64_t generation, uint64_t *page, uint32_t flags)
 {
-	cleanup_free struct page *pages = calloc(WRITE_PAGES, sizeof(*pages));
+	cleanup_free struct page *pages =
+		aligned_alloc(MC_JOURNAL_PAGE, WRITE_PAGES * sizeof(*pages));
 	size_t at = 0;
 	bool more = b->len > 0 || flags != 0;
 
@@ -89,7 +90,10 @@ int mc_journal_pages_write(const struct mc_io *io, int fd, const struct mc_journ
 			p->flags = more ? 0 : flags;
 			p->crc = page_crc(p);
 		}
-		r = mc_io_write_full(io, fd, pages, n * sizeof(*pages), *page * MC_JOURNAL_PAGE);
+		if ((*page + n) * MC_JOURNAL_PAGE > f->limit)
+			return -ENOSPC;
+		r = mc_io_write_full(
+			f->io, f->fd, pages, n * sizeof(*pages), f->at + *page * MC_JOURNAL_PAGE);
 		if (r != 0)
 			return r;
 		*page += n;
@@ -131,20 +135,64 @@ static bool all_zero(const void *p, size_t len)
 	return memcmp(p, &zero, len) == 0;
 }
 
-int mc_journal_pages_read(const struct mc_journal_opts *o, int fd, uint64_t generation,
-	struct mc_journal_end *ret, struct mc_err *err)
+/* Pages of a file through a buffer of several. */
+struct window {
+	struct page *pages; /* owned */
+	uint64_t first, have;
+	uint64_t end; /* bytes of the last one that the file holds in part, 0 = none */
+};
+
+/* Reads from the n-th page on. 0, -ENODATA the file ends there, -errno. */
+static int fill(struct window *w, const struct mc_journal_file *f, uint64_t n)
+{
+	uint64_t at = n * MC_JOURNAL_PAGE, want = WRITE_PAGES * sizeof(*w->pages);
+	int64_t got;
+
+	if (w->pages == NULL)
+		w->pages = aligned_alloc(MC_JOURNAL_PAGE, want);
+	if (w->pages == NULL)
+		return -ENOMEM;
+	if (at >= f->limit)
+		return -ENODATA;
+	if (want > f->limit - at)
+		want = f->limit - at;
+	do
+		got = f->io->pread(f->io, f->fd, w->pages, want, f->at + at);
+	while (got == -EINTR);
+	if (got < 0)
+		return (int)got;
+	w->first = n;
+	w->have = (uint64_t)got / MC_JOURNAL_PAGE;
+	w->end = (uint64_t)got % MC_JOURNAL_PAGE;
+	return got > 0 ? 0 : -ENODATA;
+}
+
+/* The n-th page. */
+static int look(struct window *w, const struct mc_journal_file *f, uint64_t n, struct page **ret)
+{
+	int r = n >= w->first && n < w->first + w->have ? 0 : fill(w, f, n);
+
+	if (r == 0 && w->first + w->have <= n)
+		r = -ENODATA;
+	*ret = r == 0 ? &w->pages[n - w->first] : NULL;
+	return r;
+}
+
+int mc_journal_pages_read(const struct mc_journal_opts *o, const struct mc_journal_file *f,
+	uint64_t generation, struct mc_journal_end *ret, struct mc_err *err)
 {
 	struct mc_journal_buf b = {.cap = MC_JOURNAL_RECORD_MAX + 4 + MC_JOURNAL_PAGE};
-	cleanup_free struct page *p = malloc(sizeof(*p));
+	struct window w = {0};
+	struct page *p;
 	bool bad = false;
 	int r = 0;
 
 	*ret = (struct mc_journal_end){0};
 	b.data = malloc(b.cap);
-	if (b.data == NULL || p == NULL)
+	if (b.data == NULL)
 		r = -ENOMEM;
 	for (uint64_t n = 0; r == 0 && !ret->last && !bad; n++) {
-		r = mc_io_read_full(o->io, fd, p, sizeof(*p), n * MC_JOURNAL_PAGE);
+		r = look(&w, f, n, &p);
 		if (r != 0)
 			break;
 		if (p->magic != PAGE_MAGIC || p->crc != page_crc(p) ||
@@ -163,23 +211,37 @@ int mc_journal_pages_read(const struct mc_journal_opts *o, int fd, uint64_t gene
 	if (b.len > 0 || bad)
 		ret->torn = true;
 	mc_journal_buf_done(&b);
+	free(w.pages);
 	return r == -ENODATA ? 0 : r;
 }
 
-int64_t mc_journal_pages_stray(const struct mc_io *io, int fd, uint64_t page)
+/* In an area an earlier generation's pages lie behind the tail: no sign of anything. */
+int64_t mc_journal_pages_stray(const struct mc_journal_file *f, uint64_t page)
 {
-	cleanup_free unsigned char *buf = malloc(WRITE_PAGES * sizeof(struct page));
-	int64_t stray = 0, got = 1;
+	struct window w = {0};
+	int64_t stray = 0;
+	int r = 0;
 
-	if (buf == NULL)
-		return -ENOMEM;
-	for (uint64_t off = page * MC_JOURNAL_PAGE; got > 0; off += (uint64_t)got) {
-		got = io->pread(io, fd, buf, WRITE_PAGES * sizeof(struct page), off);
-		for (int64_t at = 0; at < got; at += MC_JOURNAL_PAGE) {
-			int64_t left = got - at < MC_JOURNAL_PAGE ? got - at : MC_JOURNAL_PAGE;
-
-			stray += !all_zero(buf + at, (size_t)left);
-		}
+	while (f->owned && (r = fill(&w, f, page)) == 0) {
+		for (uint64_t i = 0; i < w.have; i++)
+			stray += !all_zero(&w.pages[i], sizeof(w.pages[i]));
+		if (w.end > 0)
+			stray += !all_zero(&w.pages[w.have], w.end);
+		page += w.have + (w.end > 0);
 	}
-	return got < 0 ? got : stray;
+	free(w.pages);
+	return r == 0 || r == -ENODATA ? stray : r;
+}
+
+int mc_journal_pages_generation(const struct mc_journal_file *f, uint64_t *ret)
+{
+	struct window w = {0};
+	struct page *p;
+	int r = look(&w, f, 0, &p);
+
+	*ret = 0;
+	if (r == 0 && p->magic == PAGE_MAGIC && p->crc == page_crc(p))
+		*ret = p->generation;
+	free(w.pages);
+	return r == -ENODATA ? 0 : r;
 }

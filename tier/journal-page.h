@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "tier/journal.h"
+#include "tier/journal-place.h"
 
 #define MC_JOURNAL_PAYLOAD (MC_JOURNAL_PAGE - 32)
 enum { MC_JOURNAL_LAST = 1 }; /* flag: the file ends here by intent (snapshots) */
@@ -23,9 +23,10 @@ void mc_journal_buf_done(struct mc_journal_buf *b);
 
 /*
  * Writes the stream as pages from *page on, which is advanced past them. The last one carries
- * flags. An empty stream writes one empty page when flags are set, else none. 0 or -errno.
+ * flags. An empty stream writes one empty page when flags are set, else none. -ENOSPC: the file has
+ * no more room; -errno.
  */
-int mc_journal_pages_write(const struct mc_io *io, int fd, const struct mc_journal_buf *b,
+int mc_journal_pages_write(const struct mc_journal_file *f, const struct mc_journal_buf *b,
 	uint64_t generation, uint64_t *page, uint32_t flags);
 
 /* How far a file was read. */
@@ -36,7 +37,9 @@ struct mc_journal_end {
 };
 /* Reads pages from 0 on and hands each whole record to apply. 0, apply's error, -errno of reading.
  */
-int mc_journal_pages_read(const struct mc_journal_opts *o, int fd, uint64_t generation,
-	struct mc_journal_end *ret, struct mc_err *err);
+int mc_journal_pages_read(const struct mc_journal_opts *o, const struct mc_journal_file *f,
+	uint64_t generation, struct mc_journal_end *ret, struct mc_err *err);
 /* How many pages from this one on are not zero; or -errno of reading. */
-int64_t mc_journal_pages_stray(const struct mc_io *io, int fd, uint64_t page);
+int64_t mc_journal_pages_stray(const struct mc_journal_file *f, uint64_t page);
+/* The generation of the file's first page; 0: it is not whole. -errno of reading. */
+int mc_journal_pages_generation(const struct mc_journal_file *f, uint64_t *ret);

@@ -7,14 +7,14 @@
 #include <stdint.h>
 
 struct mc_io;
+struct mc_journal_place;
 
 struct mc_journal_super {
-	const struct mc_io *io; /* borrowed */
-	const char *dir;        /* borrowed */
-	uint8_t uuid[16];       /* of the store */
-	uint64_t sequence;      /* of the page that counts; 0 = there is none */
-	uint64_t generation;    /* snapshot.<n> and log.<n>; 0 = none */
-	unsigned whole, bad;    /* pages read; bad: neither whole nor not yet written */
+	const struct mc_journal_place *place; /* borrowed */
+	uint8_t uuid[16];                     /* of the store */
+	uint64_t sequence;                    /* of the page that counts; 0 = there is none */
+	uint64_t generation;                  /* of snapshot and log in force; 0 = none */
+	unsigned whole, bad; /* pages read; bad: neither whole nor not yet written */
 };
 
 /* Fills sequence, generation, whole and bad. 0 also when there is no file or no page is whole;

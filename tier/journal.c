@@ -11,26 +11,23 @@
  */
 #include "tier/journal.h"
 
-#include "tier/cleanup.h"
 #include "tier/io.h"
 #include "tier/journal-page.h"
 #include "tier/journal-super.h"
 #include "tier/lock.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define DEFAULT_MAX (UINT64_C(4) << 20)
 #define SPILL_BYTES (1u << 20) /* of a snapshot held in memory */
 
 struct mc_journal {
 	struct mc_journal_opts o;
-	char *dir; /* owned */
+	struct mc_journal_place place;
 	struct mc_mutex lock;
 	struct mc_cond led; /* the leader is done */
 	bool leading MC_GUARDED_BY(lock);
@@ -41,17 +38,13 @@ struct mc_journal {
 	uint64_t committed MC_GUARDED_BY(lock); /* of them durable */
 	uint64_t page MC_GUARDED_BY(lock);      /* next of the log */
 	/* The leader's. */
-	int log_fd; /* owned */
+	struct mc_journal_file log;
 	struct mc_journal_super super;
+	bool unsure; /* SUPER may name a generation that is not in force */
 	struct mc_journal_buf snapshot;
-	uint64_t snapshot_page;
-	int snapshot_fd;
+	struct mc_journal_file snapshot_file;
+	uint64_t snapshot_generation, snapshot_page;
 };
-
-static int file_path(const struct mc_journal *j, const char *name, uint64_t generation, char **ret)
-{
-	return asprintf(ret, "%s/%s.%" PRIu64, j->dir, name, generation) < 0 ? -ENOMEM : 0;
-}
 
 /* ---- replay */
 
@@ -69,58 +62,64 @@ static void tell(
 	j->o.damaged(j->o.damaged_ctx, name, what);
 }
 
-/* What ends a file too early. */
-static int tell_end(const struct mc_journal *j, const char *name, bool snapshot, int fd,
-	const struct mc_journal_end *end)
+static const char *name_of(enum mc_journal_kind kind)
 {
+	return kind == MC_JOURNAL_SNAPSHOT ? "snapshot" : "log";
+}
+
+/* What ends a file too early. */
+static int tell_end(const struct mc_journal *j, enum mc_journal_kind kind,
+	const struct mc_journal_file *f, const struct mc_journal_end *end)
+{
+	bool snapshot = kind == MC_JOURNAL_SNAPSHOT;
 	int64_t stray = 0;
 	char what[128];
 
 	if (j->o.damaged == NULL || (snapshot && end->last))
 		return 0;
 	if (!snapshot)
-		stray = mc_journal_pages_stray(j->o.io, fd, end->pages + 1);
+		stray = mc_journal_pages_stray(f, end->pages + 1);
 	if (stray < 0)
 		return (int)stray;
 	if (!snapshot && !end->torn && stray == 0)
 		return 0;
 	snprintf(what, sizeof(what),
 		"page %" PRIu64 " is not whole; the records from there on are lost", end->pages);
-	tell(j, name, j->super.generation, what);
+	tell(j, name_of(kind), j->super.generation, what);
 	return 0;
 }
 
-static int read_file(struct mc_journal *j, const char *name, bool snapshot, unsigned *damaged,
-	struct mc_err *err)
+static int read_file(
+	struct mc_journal *j, enum mc_journal_kind kind, unsigned *damaged, struct mc_err *err)
 {
-	cleanup_free char *path = NULL;
 	struct mc_journal_end end = {0};
-	int fd, r = file_path(j, name, j->super.generation, &path);
+	struct mc_journal_file f;
+	int r = mc_journal_file_open(&j->place, kind, j->super.generation, &f);
 
-	if (r != 0)
-		return r;
-	fd = j->o.io->open(j->o.io, path, O_RDONLY, 0);
-	if (fd == -ENOENT) {
+	if (r == -ENOENT) {
 		++*damaged;
-		tell(j, name, j->super.generation, "is missing; its records are lost");
+		tell(j, name_of(kind), j->super.generation, "is missing; its records are lost");
 		return 0;
 	}
-	if (fd < 0)
-		return fd;
-	r = mc_journal_pages_read(&j->o, fd, j->super.generation, &end, err);
+	if (r != 0)
+		return r;
+	r = mc_journal_pages_read(&j->o, &f, j->super.generation, &end, err);
 	if (r == 0)
-		r = tell_end(j, name, snapshot, fd, &end);
-	j->o.io->close(j->o.io, fd);
-	if (snapshot && r == 0 && !end.last)
+		r = tell_end(j, kind, &f, &end);
+	mc_journal_file_close(&f);
+	if (kind == MC_JOURNAL_SNAPSHOT && r == 0 && !end.last)
 		++*damaged;
 	return r;
 }
 
 static bool snapshot_exists(struct mc_journal *j)
 {
-	cleanup_free char *path = NULL;
+	struct mc_journal_file f;
 
-	return file_path(j, "snapshot", j->super.generation, &path) == 0 && access(path, F_OK) == 0;
+	if (mc_journal_file_open(&j->place, MC_JOURNAL_SNAPSHOT, j->super.generation, &f) != 0)
+		return false;
+	mc_journal_file_close(&f);
+	return true;
 }
 
 /* Which generation is in force. Without SUPER and with the first snapshot at most, nothing was ever
@@ -132,6 +131,8 @@ static int find_generation(struct mc_journal *j, unsigned *damaged, struct mc_er
 
 	if (r != 0 || (s->whole > 0 && s->bad == 0 && snapshot_exists(j)))
 		return r;
+	if (j->place.dir == NULL && s->bad == 0)
+		return 0; /* an area of which nothing was used yet */
 	if (s->bad > 0)
 		tell(j, "SUPER", 0,
 			s->whole > 0 ? "one of its two pages is not whole"
@@ -153,21 +154,20 @@ int mc_journal_open(const struct mc_journal_opts *opts, struct mc_journal **ret,
 	if (j == NULL)
 		return -ENOMEM;
 	j->o = *opts;
-	j->log_fd = -1;
-	j->snapshot_fd = -1;
+	j->log.fd = -1;
 	j->fresh = true;
-	if (j->o.max_bytes == 0)
-		j->o.max_bytes = DEFAULT_MAX;
 	mc_mutex_init(&j->lock);
 	mc_cond_init(&j->led);
-	j->dir = strdup(opts->dir);
-	j->super = (struct mc_journal_super){.io = opts->io, .dir = j->dir};
+	r = mc_journal_place_init(&j->place, opts);
+	mc_journal_set_max(j, j->o.max_bytes != 0 ? j->o.max_bytes : DEFAULT_MAX);
+	j->super = (struct mc_journal_super){.place = &j->place};
 	memcpy(j->super.uuid, opts->uuid, sizeof(j->super.uuid));
-	r = j->dir == NULL ? -ENOMEM : find_generation(j, ret_damaged, err);
+	if (r == 0)
+		r = find_generation(j, ret_damaged, err);
 	if (r == 0 && j->super.generation > 0)
-		r = read_file(j, "snapshot", true, ret_damaged, err);
+		r = read_file(j, MC_JOURNAL_SNAPSHOT, ret_damaged, err);
 	if (r == 0 && j->super.generation > 0)
-		r = read_file(j, "log", false, ret_damaged, err);
+		r = read_file(j, MC_JOURNAL_LOG, ret_damaged, err);
 	if (r != 0) {
 		mc_journal_close(j);
 		return r;
@@ -180,12 +180,11 @@ void mc_journal_close(struct mc_journal *j)
 {
 	if (j == NULL)
 		return;
-	if (j->log_fd >= 0)
-		j->o.io->close(j->o.io, j->log_fd);
+	mc_journal_file_close(&j->log);
 	mc_journal_buf_done(&j->next);
 	mc_cond_done(&j->led);
 	mc_mutex_done(&j->lock);
-	free(j->dir);
+	mc_journal_place_done(&j->place);
 	free(j);
 }
 
@@ -206,9 +205,9 @@ int mc_journal_append(struct mc_journal *j, uint8_t type, const void *rec, size_
 /* Called by the leader without the lock. */
 static int write_group(struct mc_journal *j, const struct mc_journal_buf *group, uint64_t *page)
 {
-	int r = mc_journal_pages_write(j->o.io, j->log_fd, group, j->super.generation, page, 0);
+	int r = mc_journal_pages_write(&j->log, group, j->super.generation, page, 0);
 
-	return r == 0 ? j->o.io->fdatasync(j->o.io, j->log_fd) : r;
+	return r == 0 ? j->o.io->fdatasync(j->o.io, j->log.fd) : r;
 }
 
 int mc_journal_commit(struct mc_journal *j)
@@ -268,8 +267,11 @@ bool mc_journal_usable(struct mc_journal *j)
 
 void mc_journal_set_max(struct mc_journal *j, uint64_t max_bytes)
 {
+	/* A log that ends while a snapshot is on its way costs a failed commit. */
+	uint64_t most = mc_journal_place_log_bytes(&j->place) / 2;
+
 	mc_mutex_lock(&j->lock);
-	j->o.max_bytes = max_bytes;
+	j->o.max_bytes = max_bytes < most ? max_bytes : most;
 	mc_mutex_unlock(&j->lock);
 }
 
@@ -294,7 +296,7 @@ static int spill(struct mc_journal *j)
 
 	whole.len -= whole.len % MC_JOURNAL_PAYLOAD;
 	r = mc_journal_pages_write(
-		j->o.io, j->snapshot_fd, &whole, j->super.generation + 1, &j->snapshot_page, 0);
+		&j->snapshot_file, &whole, j->snapshot_generation, &j->snapshot_page, 0);
 	j->snapshot.len -= whole.len;
 	memmove(j->snapshot.data, j->snapshot.data + whole.len, j->snapshot.len);
 	return r;
@@ -307,108 +309,75 @@ int mc_journal_snapshot_add(struct mc_journal *j, uint8_t type, const void *rec,
 	return r == 0 && j->snapshot.len >= SPILL_BYTES ? spill(j) : r;
 }
 
-/* snapshot.<n>: temporary name, content, fsync, rename. The directory is synced with the log's
- * name. */
 static int write_snapshot(struct mc_journal *j, uint64_t generation,
 	int (*emit)(void *ctx, struct mc_journal *j), void *ctx)
 {
-	cleanup_free char *path = NULL, *tmp = NULL;
-	int fd, r = file_path(j, "snapshot", generation, &path);
+	struct mc_journal_file *f = &j->snapshot_file;
+	int r = mc_journal_file_make(&j->place, MC_JOURNAL_SNAPSHOT, generation, 0, f);
 
 	if (r != 0)
 		return r;
-	if (asprintf(&tmp, "%s.tmp", path) < 0)
-		return -ENOMEM;
-	fd = j->o.io->open(j->o.io, tmp, O_RDWR | O_CREAT | O_TRUNC, 0600);
-	if (fd < 0)
-		return fd;
-	j->snapshot_fd = fd;
+	j->snapshot_generation = generation;
 	j->snapshot_page = 0;
 	r = emit(ctx, j);
 	if (r == 0)
 		r = mc_journal_pages_write(
-			j->o.io, fd, &j->snapshot, generation, &j->snapshot_page, MC_JOURNAL_LAST);
+			f, &j->snapshot, generation, &j->snapshot_page, MC_JOURNAL_LAST);
 	if (r == 0)
-		r = j->o.io->fsync(j->o.io, fd);
-	j->o.io->close(j->o.io, fd);
-	j->snapshot_fd = -1;
-	return r == 0 ? j->o.io->rename(j->o.io, tmp, path) : r;
+		return mc_journal_file_keep(&j->place, MC_JOURNAL_SNAPSHOT, generation, f);
+	mc_journal_file_close(f);
+	return r;
 }
 
 /*
- * An empty log.<n> with room for twice the size at which a snapshot is due: on a full disk
- * evictions can still be recorded.
+ * An empty log with room for twice the size at which a snapshot is due: on a full disk evictions
+ * can still be recorded.
  */
-static int make_log(struct mc_journal *j, uint64_t generation, int *ret_fd)
+static int make_log(struct mc_journal *j, uint64_t generation, struct mc_journal_file *ret)
 {
-	cleanup_free char *path = NULL;
-	int fd, r = file_path(j, "log", generation, &path);
+	int r = mc_journal_file_make(
+		&j->place, MC_JOURNAL_LOG, generation, 2 * j->o.max_bytes, ret);
 
 	if (r != 0)
 		return r;
-	fd = j->o.io->open(j->o.io, path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-	if (fd < 0)
-		return fd;
-	r = j->o.io->fallocate(j->o.io, fd, 0, 0, 2 * j->o.max_bytes);
-	if (r == 0 || r == -EOPNOTSUPP)
-		r = j->o.io->fsync(j->o.io, fd);
-	if (r == 0)
-		r = mc_io_sync_dir(j->o.io, j->dir);
-	if (r != 0) {
-		j->o.io->close(j->o.io, fd);
-		return r;
-	}
-	*ret_fd = fd;
-	return 0;
-}
-
-/* Removes the files of other generations. Failures wait for the next time. */
-static void remove_others(struct mc_journal *j)
-{
-	DIR *d = opendir(j->dir);
-	struct dirent *e;
-
-	if (d == NULL)
-		return;
-	while ((e = readdir(d)) != NULL) {
-		cleanup_free char *path = NULL, *keep_log = NULL, *keep_snapshot = NULL;
-
-		if (e->d_name[0] == '.' || strcmp(e->d_name, "SUPER") == 0 ||
-			file_path(j, "log", j->super.generation, &keep_log) != 0 ||
-			file_path(j, "snapshot", j->super.generation, &keep_snapshot) != 0 ||
-			asprintf(&path, "%s/%s", j->dir, e->d_name) < 0)
-			continue;
-		if (strcmp(path, keep_log) != 0 && strcmp(path, keep_snapshot) != 0)
-			j->o.io->unlink(j->o.io, path);
-	}
-	closedir(d);
+	r = mc_journal_file_keep(&j->place, MC_JOURNAL_LOG, generation, ret);
+	if (r != 0)
+		mc_journal_file_close(ret);
+	return r;
 }
 
 /*
- * *ret_unsure: SUPER may or may not name the new generation after a crash, so nothing more may be
- * acknowledged in the old log. The next attempt writes the same generation and the same page of
- * SUPER.
+ * Where SUPER may or may not name the new generation (unsure), nothing more may be acknowledged in
+ * the old log. The next attempt makes SUPER name the old one for certain before it writes over what
+ * the first attempt left.
  */
-static int new_generation(struct mc_journal *j, int (*emit)(void *ctx, struct mc_journal *j),
-	void *ctx, bool *ret_unsure)
+static int new_generation(
+	struct mc_journal *j, int (*emit)(void *ctx, struct mc_journal *j), void *ctx)
 {
 	uint64_t generation = j->super.generation + 1;
-	int fd = -1, r = write_snapshot(j, generation, emit, ctx);
+	struct mc_journal_file log = {.fd = -1};
+	int r = j->unsure ? mc_journal_super_write(&j->super, j->super.generation) : 0;
 
+	if (r != 0)
+		return r;
+	j->unsure = false;
+	if (j->super.generation == 0)
+		generation = mc_journal_place_first(&j->place);
+	if (generation == 0)
+		return -EIO;
+	r = write_snapshot(j, generation, emit, ctx);
 	if (r == 0)
-		r = make_log(j, generation, &fd);
+		r = make_log(j, generation, &log);
 	if (r == 0) {
 		r = mc_journal_super_write(&j->super, generation);
-		*ret_unsure = r != 0;
+		j->unsure = r != 0;
 	}
 	if (r != 0) {
-		if (fd >= 0)
-			j->o.io->close(j->o.io, fd);
+		mc_journal_file_close(&log);
 		return r;
 	}
-	if (j->log_fd >= 0)
-		j->o.io->close(j->o.io, j->log_fd);
-	j->log_fd = fd;
+	mc_journal_file_close(&j->log);
+	j->log = log;
 	j->super.generation = generation;
 	return 0;
 }
@@ -416,7 +385,6 @@ static int new_generation(struct mc_journal *j, int (*emit)(void *ctx, struct mc
 int mc_journal_snapshot(
 	struct mc_journal *j, int (*emit)(void *ctx, struct mc_journal *j), void *ctx)
 {
-	bool unsure = false;
 	int r;
 
 	mc_mutex_lock(&j->lock);
@@ -424,7 +392,7 @@ int mc_journal_snapshot(
 		mc_cond_wait(&j->led, &j->lock);
 	j->leading = true;
 	mc_mutex_unlock(&j->lock);
-	r = new_generation(j, emit, ctx, &unsure);
+	r = new_generation(j, emit, ctx);
 	mc_journal_buf_done(&j->snapshot);
 	mc_mutex_lock(&j->lock);
 	j->leading = false;
@@ -432,12 +400,12 @@ int mc_journal_snapshot(
 		j->page = 0;
 		j->broken = false;
 		j->fresh = false;
-	} else if (unsure) {
+	} else if (j->unsure) {
 		j->broken = true;
 	}
 	mc_cond_broadcast(&j->led);
 	mc_mutex_unlock(&j->lock);
 	if (r == 0)
-		remove_others(j);
+		mc_journal_place_clean(&j->place, j->super.generation);
 	return r;
 }

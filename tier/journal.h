@@ -42,9 +42,21 @@ enum mc_journal_type {
 	MC_JOURNAL_KV_SEGMENT = 21, /* segment, generation: older records in it are dead */
 };
 
+/* Bytes of a device, or of a file, in which a journal lies: [at, at + bytes) of fd. */
+struct mc_journal_area {
+	const char *name; /* borrowed while the journal is open: what errors are said about */
+	int fd;           /* borrowed while the journal is open; O_DIRECT allowed */
+	uint64_t at;      /* a multiple of MC_JOURNAL_PAGE */
+	uint64_t bytes;   /* at least 64 KiB */
+};
+/* Room for a snapshot in an area of so many bytes. */
+uint64_t mc_journal_area_snapshot_bytes(uint64_t bytes);
+
 struct mc_journal_opts {
 	const struct mc_io *io; /* borrowed */
-	const char *dir; /* made by the caller, owned by the journal: strangers in it are removed */
+	/* Made by the caller, owned by the journal: strangers in it are removed. NULL: in area. */
+	const char *dir;
+	struct mc_journal_area area;
 	uint8_t uuid[16];   /* of the store; a journal of another one is refused */
 	uint64_t max_bytes; /* of the log, then a snapshot is due; 0 = 4 MiB */
 	/* Called at open for each record, oldest first. rec is borrowed. Non-zero ends the open:
