@@ -14,34 +14,26 @@
  */
 #include "tier/kv-log-impl.h"
 
-#include "tier/cleanup.h"
 #include "tier/io.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ATTEMPTS 3
 #define OPS_PER_HOLD 64u /* of the lock */
 
-/* Data, and for a new file its size and name. */
 static int sync_segment(struct mc_kv_log *log, struct mc_kv_segment *seg)
 {
-	cleanup_free char *dir = NULL;
-	int r = log->io->fdatasync(log->io, seg->fd);
-	bool dirty;
+	bool made;
+	int r;
 
 	mc_mutex_lock(&log->lock);
-	dirty = seg->name_dirty;
+	made = seg->made;
 	mc_mutex_unlock(&log->lock);
-	if (r != 0 || !dirty)
-		return r;
-	if (asprintf(&dir, "%s/segments", log->dir) < 0)
-		return -ENOMEM;
-	r = mc_io_sync_dir(log->io, dir);
+	r = mc_kv_store_sync(log->store, &seg->place, made);
 	mc_mutex_lock(&log->lock);
-	seg->name_dirty = r != 0;
+	seg->made &= r != 0;
 	mc_mutex_unlock(&log->lock);
 	return r;
 }

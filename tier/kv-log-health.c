@@ -4,14 +4,7 @@
  */
 #include "tier/kv-log-impl.h"
 
-#include "tier/cleanup.h"
-#include "tier/io.h"
-
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define ERROR_BUDGET 16
 #define ERROR_WINDOW_NS (UINT64_C(60) * 1000000000)
@@ -37,34 +30,9 @@ void mc_kv_failed(struct mc_kv_log *log, int res)
 	mc_mutex_unlock(&log->lock);
 }
 
-/* Writes, syncs and reads back a page in the log's directory. */
-static int probe_file(struct mc_kv_log *log)
-{
-	cleanup_free char *path = NULL;
-	char out[512], in[512];
-	int fd, r;
-
-	memset(out, 0x5a, sizeof(out));
-	if (asprintf(&path, "%s/KVPROBE", log->dir) < 0)
-		return -ENOMEM;
-	fd = log->io->open(log->io, path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-	if (fd < 0)
-		return fd;
-	r = mc_io_write_full(log->io, fd, out, sizeof(out), 0);
-	if (r == 0)
-		r = log->io->fdatasync(log->io, fd);
-	if (r == 0)
-		r = mc_io_read_full(log->io, fd, in, sizeof(in), 0);
-	if (r == 0 && memcmp(out, in, sizeof(in)) != 0)
-		r = -EIO;
-	log->io->close(log->io, fd);
-	log->io->unlink(log->io, path);
-	return r;
-}
-
 void mc_kv_probe(struct mc_kv_log *log)
 {
-	int r = probe_file(log);
+	int r = mc_kv_store_probe(log->store);
 
 	if (r == 0 && mc_journal_snapshot_due(log->journal))
 		r = mc_kv_snapshot(log);

@@ -21,9 +21,20 @@ int mc_kv_image_path(
 	char hex[33];
 
 	mc_hex_encode(version, 16, hex);
-	return asprintf(ret, "%s/kvimages/%.2s/%s.%" PRIu32, log->dir, hex, hex, generation) < 0
+	return asprintf(ret, "%s/kvimages/%.2s/%s.%" PRIu32, log->store->name, hex, hex, generation) < 0
 		? -ENOMEM
 		: 0;
+}
+
+int mc_kv_images_init(struct mc_kv_log *log)
+{
+	cleanup_free char *path = NULL;
+	int r;
+
+	if (asprintf(&path, "%s/kvimages", log->store->name) < 0)
+		return -ENOMEM;
+	r = log->io->mkdir(log->io, path, 0700);
+	return r == 0 || r == -EEXIST ? mc_io_sync_dir(log->io, log->store->name) : r;
 }
 
 static int make_folder(const struct mc_kv_log *log, unsigned folder)
@@ -31,8 +42,8 @@ static int make_folder(const struct mc_kv_log *log, unsigned folder)
 	cleanup_free char *path = NULL, *parent = NULL;
 	int r;
 
-	if (asprintf(&path, "%s/kvimages/%02x", log->dir, folder) < 0 ||
-		asprintf(&parent, "%s/kvimages", log->dir) < 0)
+	if (asprintf(&path, "%s/kvimages/%02x", log->store->name, folder) < 0 ||
+		asprintf(&parent, "%s/kvimages", log->store->name) < 0)
 		return -ENOMEM;
 	r = log->io->mkdir(log->io, path, 0700);
 	if (r == -EEXIST)
@@ -59,14 +70,14 @@ static int take_room(struct mc_kv_log *log, uint64_t bytes)
 			log->image_bytes += bytes;
 		for (uint32_t id = 1; !fits && id < log->n_segs && log->n_files > 2; id++)
 			if (log->segs[id] != NULL && log->segs[id]->state == MC_KV_SEG_FREE &&
-				log->segs[id]->fd >= 0)
+				log->segs[id]->place.fd >= 0)
 				spare = log->segs[id];
 		mc_mutex_unlock(&log->lock);
 		if (fits)
 			return 0;
 		if (spare == NULL)
 			return -EAGAIN;
-		mc_kv_segment_remove_file(log, spare);
+		mc_kv_segment_remove(log, spare);
 	}
 }
 
@@ -81,7 +92,7 @@ static int make_file(
 	if (r != 0)
 		return r;
 	fd = log->io->open(
-		log->io, path, O_RDWR | O_CREAT | O_TRUNC | (log->direct ? O_DIRECT : 0), 0600);
+		log->io, path, O_RDWR | O_CREAT | O_TRUNC | (log->store->direct ? O_DIRECT : 0), 0600);
 	if (fd < 0)
 		return fd;
 	r = log->io->fallocate(log->io, fd, 0, 0, mc_kv_up(m->size, MC_KV_ALIGN));
@@ -160,7 +171,7 @@ int mc_kv_image_sync(struct mc_kv_log *log, struct mc_kv_file *f)
 
 	if (r != 0)
 		return r;
-	if (asprintf(&dir, "%s/kvimages/%02x", log->dir, f->folder) < 0)
+	if (asprintf(&dir, "%s/kvimages/%02x", log->store->name, f->folder) < 0)
 		return -ENOMEM;
 	return mc_io_sync_dir(log->io, dir);
 }

@@ -8,13 +8,13 @@
  * kv-log-journal.c  journal records, snapshots
  * kv-log-replay.c   reading them
  * kv-log-name.c     changes that move no data
- * kv-log-segment.c  segment files: making, freeing, accounting
+ * kv-log-segment.c  segments: making, freeing, accounting
  * kv-log-stream.c   records → large writes, groups
  * kv-log-pack.c     the packer: puts → the stream, room
  * kv-log-image.c    objects too large for a segment
  * kv-log-reclaim.c  the packer's other work: survivors of a segment move
  * kv-log-commit.c   the committer: sync, journal, done
- * kv-log-recover.c  what lies in the directory
+ * kv-log-recover.c  what is there at the start
  * kv-log-read.c     reads
  * kv-log-hold.c     places kept for readers
  * kv-log-health.c   error budget and probe
@@ -38,6 +38,7 @@
 
 #include "tier/journal.h"
 #include "tier/kv-log.h"
+#include "tier/kv-store.h"
 #include "tier/kv-table.h"
 #include "tier/lock.h"
 #include "tier/uring.h"
@@ -63,11 +64,11 @@ enum mc_kv_seg_state {
 struct mc_kv_segment {
 	uint32_t id, generation;
 	enum mc_kv_seg_state state;
-	bool failed;     /* atomic */
-	bool name_dirty; /* its directory entry is not durable yet */
-	int fd;          /* owned, -1 = none */
-	uint32_t head;   /* entries in it */
-	uint64_t live;   /* bytes of them */
+	bool failed;              /* atomic */
+	bool made;                /* since it was last synced */
+	struct mc_kv_place place; /* fd -1 = none */
+	uint32_t head;            /* entries in it */
+	uint64_t live;            /* bytes of them */
 	uint64_t filled; /* bytes of all records in it, counted as live is; all of it if unknown */
 	unsigned readers;
 	unsigned writers; /* queued copies out of it, and ops of uncommitted groups in it */
@@ -149,14 +150,11 @@ struct mc_kv_stream {
 enum mc_kv_asked { MC_KV_ASKED_NOTHING, MC_KV_ASKED_SEAL, MC_KV_ASKED_RECLAIM };
 
 struct mc_kv_log {
-	const struct mc_io *io; /* borrowed */
-	char *dir;              /* owned */
-	int lock_fd;            /* owned */
-	bool direct;
+	const struct mc_io *io;                       /* borrowed */
+	struct mc_kv_store *store;                    /* owned */
 	uint64_t capacity, segment_bytes, record_max; /* bytes */
 	uint64_t journal_bytes;
 	unsigned commit_ms, probe_ms;
-	uint8_t uuid[16];
 	struct mc_uring *uring;
 	struct mc_kv_log_replay replay;
 	pthread_t packer, committer;
@@ -175,7 +173,7 @@ struct mc_kv_log {
 	struct mc_kv_segment **segs; /* owned, by id */
 	uint32_t n_segs, cap_segs;   /* ids given out, 0 among them */
 	uint64_t image_bytes;
-	uint32_t n_files; /* segment files that exist */
+	uint32_t n_files; /* segments that have space */
 	bool disk_full;   /* the last new segment failed */
 	uint32_t image_seq, image_head;
 	struct mc_kv_gone *gone; /* owned: images without an entry */
@@ -302,21 +300,20 @@ int mc_kv_commit(struct mc_kv_log *log);
 struct mc_kv_segment *mc_kv_segment_get(const struct mc_kv_log *log, uint32_t id);
 /* The segment of that id, made if need be (replay). NULL: no memory, or not a number of ours. */
 struct mc_kv_segment *mc_kv_segment_note(struct mc_kv_log *log, uint32_t id);
-int mc_kv_segment_path(const struct mc_kv_log *log, uint32_t id, char **ret);
 /* One to be filled, OPEN. -EAGAIN: reclaim first; -EIO and others. spare: may take the last one. */
 int mc_kv_segment_take(struct mc_kv_log *log, bool spare, struct mc_kv_segment **ret);
 /* How many a put could still take without reclaim. */
 uint32_t mc_kv_segments_left_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock);
 /* Journals the next generation of what is empty, and makes it FREE. The committer only. */
 void mc_kv_segments_free(struct mc_kv_log *log);
-/* A FREE segment's, or one FREEING. */
-int mc_kv_segment_remove_file(struct mc_kv_log *log, struct mc_kv_segment *seg);
+/* Gives back the space of a FREE segment, or of one FREEING. */
+void mc_kv_segment_remove(struct mc_kv_log *log, struct mc_kv_segment *seg);
 bool mc_kv_segment_empty_locked(const struct mc_kv_segment *seg);
 /* Whether what was written to it under this generation is still there. */
 static inline bool mc_kv_segment_holds_locked(const struct mc_kv_segment *seg, uint32_t generation)
 {
-	return seg->generation == generation && seg->fd >= 0 && seg->state != MC_KV_SEG_FREE &&
-		seg->state != MC_KV_SEG_FREEING;
+	return seg->generation == generation && seg->place.fd >= 0 &&
+		seg->state != MC_KV_SEG_FREE && seg->state != MC_KV_SEG_FREEING;
 }
 
 static inline bool mc_kv_segment_failed(const struct mc_kv_segment *seg)
@@ -344,6 +341,7 @@ void mc_kv_stream_seal(struct mc_kv_log *log, struct mc_kv_stream *s);
 void mc_kv_group_close(struct mc_kv_log *log);
 
 /* ---- kv-log-image.c */
+int mc_kv_images_init(struct mc_kv_log *log);
 /* kvimages/<2 hex>/<version>.<number>: the number tells a second put of a version from the first.
  */
 int mc_kv_image_path(

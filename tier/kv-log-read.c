@@ -18,7 +18,8 @@
 struct part {
 	struct mc_uring_req req;
 	unsigned char *bounce; /* owned; NULL: into the caller's buffer */
-	uint64_t from, to;     /* of the file: what of it is wanted */
+	uint64_t off;          /* where it begins, of the segment or image */
+	uint64_t from, to;     /* likewise: what of it is wanted */
 };
 
 struct job {
@@ -26,6 +27,7 @@ struct job {
 	struct mc_kv_log_read *read;
 	struct mc_kv_segment *seg; /* one reader; NULL: an image */
 	int fd;                    /* owned for an image */
+	uint64_t base;             /* of fd: where the segment or image begins */
 	uint64_t payload;          /* offset in the file */
 	bool framed;               /* the header is read, too */
 	unsigned left;             /* atomic */
@@ -61,9 +63,9 @@ static void take_part(const struct job *j, const struct part *p, unsigned char *
 	if (p->bounce == NULL)
 		return;
 	if (from < to)
-		memcpy((char *)r->buf + (from - start), p->bounce + (from - p->req.off), to - from);
+		memcpy((char *)r->buf + (from - start), p->bounce + (from - p->off), to - from);
 	if (j->framed && p == &j->parts[0])
-		memcpy(header, p->bounce + (r->loc.off - p->req.off), MC_KV_HEADER);
+		memcpy(header, p->bounce + (r->loc.off - p->off), MC_KV_HEADER);
 }
 
 static void finish(struct job *j)
@@ -111,11 +113,12 @@ static int add_bounce(struct job *j, uint64_t from, uint64_t to)
 	p->bounce = aligned_alloc(MC_KV_ALIGN, len);
 	if (p->bounce == NULL)
 		return -ENOMEM;
+	p->off = off;
 	p->from = from;
 	p->to = to;
 	p->req = (struct mc_uring_req){.kind = MC_URING_READ,
 		.fd = j->fd,
-		.off = off,
+		.off = j->base + off,
 		.len = (uint32_t)len,
 		.need = (uint32_t)(to - off),
 		.buf = p->bounce};
@@ -127,11 +130,11 @@ static void add_direct(struct job *j, uint64_t from, uint64_t to)
 {
 	struct part *p = &j->parts[j->n++];
 
-	p->from = from;
+	p->off = p->from = from;
 	p->to = to;
 	p->req = (struct mc_uring_req){.kind = MC_URING_READ,
 		.fd = j->fd,
-		.off = from,
+		.off = j->base + from,
 		.len = (uint32_t)(to - from),
 		.need = (uint32_t)(to - from),
 		.buf = j->read->buf};
@@ -167,7 +170,8 @@ static int find_segment(struct job *j)
 	if (seg != NULL && mc_kv_segment_holds_locked(seg, loc->generation)) {
 		seg->readers++;
 		j->seg = seg;
-		j->fd = seg->fd;
+		j->fd = seg->place.fd;
+		j->base = seg->place.at;
 		r = 0;
 	}
 	mc_mutex_unlock(&log->lock);
@@ -182,7 +186,7 @@ static int find_image(struct job *j)
 
 	if (r != 0)
 		return r;
-	j->fd = log->io->open(log->io, path, O_RDONLY | (log->direct ? O_DIRECT : 0), 0);
+	j->fd = log->io->open(log->io, path, O_RDONLY | (log->store->direct ? O_DIRECT : 0), 0);
 	if (j->fd >= 0)
 		return 0;
 	return j->fd == -ENOENT ? -ESTALE : j->fd;

@@ -207,8 +207,8 @@ static int copy_window(
 			last = to;
 	}
 	*ret_next = n > i ? n : i + 1; /* one that no window holds lies outside the segment */
-	r = last > start ? mc_io_read_full(log->io, v->seg->fd, buf,
-				   mc_kv_up(last, MC_KV_ALIGN) - start, start)
+	r = last > start ? mc_io_read_full(log->io, v->seg->place.fd, buf,
+				   mc_kv_up(last, MC_KV_ALIGN) - start, v->seg->place.at + start)
 			 : 0;
 	mc_kv_failed(log, r);
 	for (size_t k = i; k < *ret_next; k++) {
@@ -348,7 +348,7 @@ static void rank(struct mc_kv_log *log, struct candidate *c, size_t n)
 static int evict_image(struct mc_kv_log *log)
 {
 	struct victim v = {0};
-	struct mc_kv_segment images = {.fd = -1};
+	struct mc_kv_segment images = {.place = {.fd = -1}};
 	bool any = false;
 	int r;
 

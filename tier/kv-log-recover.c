@@ -37,45 +37,17 @@ static int walk(const char *path, int (*each)(void *ctx, const char *name), void
 
 /* ---- segments */
 
-static int remove_in(struct mc_kv_log *log, const char *folder, const char *name)
-{
-	cleanup_free char *path = NULL;
-
-	if (asprintf(&path, "%s/%s/%s", log->dir, folder, name) < 0)
-		return -ENOMEM;
-	log->io->unlink(log->io, path);
-	return 0;
-}
-
-static int look_at_segment(void *ctx, const char *name)
+static int look_at_segment(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole)
 {
 	struct mc_kv_log *log = ctx;
-	cleanup_free char *path = NULL;
-	struct mc_kv_segment *seg;
-	uint32_t id = 0;
-	struct stat st;
-	char again[9];
-	int r;
+	struct mc_kv_segment *seg = mc_kv_segment_get(log, id);
 
-	if (sscanf(name, "%8" SCNx32, &id) != 1 ||
-		snprintf(again, sizeof(again), "%08" PRIx32, id) != 8 || strcmp(name, again) != 0)
-		return remove_in(log, "segments", name);
-	seg = mc_kv_segment_get(log, id);
 	if (seg == NULL)
-		return remove_in(log, "segments", name);
-	r = mc_kv_segment_path(log, id, &path);
-	if (r != 0)
-		return r;
-	seg->fd = log->io->open(log->io, path, O_RDWR | (log->direct ? O_DIRECT : 0), 0);
-	if (seg->fd < 0)
-		return seg->fd;
-	r = log->io->fstat(log->io, seg->fd, &st);
-	if (r != 0)
-		return r;
+		return 0;
+	seg->place = *p;
+	seg->failed = !whole; /* made with another size: never written again */
 	log->n_files++;
-	/* Made with another size: never written again. */
-	seg->failed = (uint64_t)st.st_size != log->segment_bytes;
-	return 0;
+	return 1;
 }
 
 static void settle_segments(struct mc_kv_log *log) MC_NO_TSA
@@ -85,7 +57,7 @@ static void settle_segments(struct mc_kv_log *log) MC_NO_TSA
 
 		if (seg == NULL)
 			continue;
-		while (seg->fd < 0 && seg->head != 0) {
+		while (seg->place.fd < 0 && seg->head != 0) {
 			log->stats.bad++;
 			mc_kv_entry_drop_locked(log, seg->head);
 		}
@@ -94,8 +66,8 @@ static void settle_segments(struct mc_kv_log *log) MC_NO_TSA
 		if (seg->head != 0)
 			continue;
 		seg->generation++;
-		if (seg->failed && seg->fd >= 0)
-			mc_kv_segment_remove_file(log, seg);
+		if (seg->failed && seg->place.fd >= 0)
+			mc_kv_segment_remove(log, seg);
 		seg->failed = false;
 	}
 }
@@ -151,7 +123,7 @@ static int look_at_image(void *ctx, const char *name)
 	char hex[33] = "", *end = NULL;
 	struct stat st;
 
-	if (asprintf(&path, "%s/kvimages/%02x/%s", l->log->dir, l->folder, name) < 0)
+	if (asprintf(&path, "%s/kvimages/%02x/%s", l->log->store->name, l->folder, name) < 0)
 		return -ENOMEM;
 	if (strlen(name) > 33 && name[32] == '.') {
 		memcpy(hex, name, 32);
@@ -203,7 +175,7 @@ static int look_at_folder(void *ctx, const char *name)
 	if (sscanf(name, "%2x", &l->folder) != 1 ||
 		snprintf(again, sizeof(again), "%02x", l->folder) != 2 || strcmp(name, again) != 0)
 		return 0;
-	if (asprintf(&path, "%s/kvimages/%s", l->log->dir, name) < 0)
+	if (asprintf(&path, "%s/kvimages/%s", l->log->store->name, name) < 0)
 		return -ENOMEM;
 	return walk(path, look_at_image, l);
 }
@@ -214,7 +186,7 @@ static int look_at_images(struct mc_kv_log *log)
 	cleanup_free char *path = NULL;
 	int r = list_images(&l);
 
-	if (r == 0 && asprintf(&path, "%s/kvimages", log->dir) < 0)
+	if (r == 0 && asprintf(&path, "%s/kvimages", log->store->name) < 0)
 		r = -ENOMEM;
 	if (r == 0)
 		r = walk(path, look_at_folder, &l);
@@ -258,20 +230,13 @@ static void tell_all(struct mc_kv_log *log)
 
 int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err) MC_NO_TSA
 {
-	cleanup_free char *dir = NULL, *segments = NULL;
-	struct mc_journal_opts o = {.io = log->io,
-		.max_bytes = log->journal_bytes,
-		.apply = mc_kv_journal_apply,
-		.ctx = log};
+	struct mc_journal_opts o = {
+		.max_bytes = log->journal_bytes, .apply = mc_kv_journal_apply, .ctx = log};
 	struct mc_journal *journal = NULL;
 	unsigned damaged = 0;
 	int r;
 
-	if (asprintf(&dir, "%s/kvjournal", log->dir) < 0 ||
-		asprintf(&segments, "%s/segments", log->dir) < 0)
-		return -ENOMEM;
-	o.dir = dir;
-	memcpy(o.uuid, log->uuid, sizeof(o.uuid));
+	mc_kv_store_journal(log->store, &o);
 	r = mc_journal_open(&o, &journal, &damaged, err);
 	if (r != 0)
 		return r;
@@ -280,7 +245,7 @@ int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err) MC_NO_TSA
 	log->stats.errors += damaged;
 	log->n_gone = 0; /* replay notes images whose files are looked at below */
 	mc_mutex_unlock(&log->lock);
-	r = walk(segments, look_at_segment, log);
+	r = mc_kv_store_find(log->store, look_at_segment, log);
 	if (r != 0)
 		return r;
 	settle_segments(log);

@@ -1,5 +1,5 @@
 /*
- * Segment files: segments/<8 hex>, preallocated.
+ * Segments: their space, their generations, which is next.
  *
  * Invariants:
  * 1. A generation is durable in the journal before a write of it: a fresh segment is known by the
@@ -9,13 +9,7 @@
  */
 #include "tier/kv-log-impl.h"
 
-#include "tier/cleanup.h"
-#include "tier/io.h"
-
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define MAX_SEGMENTS (UINT32_C(1) << 24)
@@ -43,16 +37,11 @@ struct mc_kv_segment *mc_kv_segment_note(struct mc_kv_log *log, uint32_t id)
 	seg = calloc(1, sizeof(*seg));
 	if (seg == NULL)
 		return NULL;
-	*seg = (struct mc_kv_segment){.id = id, .generation = 1, .fd = -1};
+	*seg = (struct mc_kv_segment){.id = id, .generation = 1, .place = {.fd = -1}};
 	while (log->n_segs <= id)
 		log->segs[log->n_segs++] = NULL;
 	log->segs[id] = seg;
 	return seg;
-}
-
-int mc_kv_segment_path(const struct mc_kv_log *log, uint32_t id, char **ret)
-{
-	return asprintf(ret, "%s/segments/%08" PRIx32, log->dir, id) < 0 ? -ENOMEM : 0;
 }
 
 static uint64_t max_files_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock)
@@ -69,45 +58,28 @@ uint32_t mc_kv_segments_left_locked(const struct mc_kv_log *log)
 
 	for (uint32_t id = 1; id < log->n_segs; id++)
 		left += log->segs[id] != NULL && log->segs[id]->state == MC_KV_SEG_FREE &&
-			log->segs[id]->fd >= 0;
+			log->segs[id]->place.fd >= 0;
 	if (!log->disk_full && max > log->n_files)
 		left += (uint32_t)(max - log->n_files);
 	return left;
 }
 
-static int preallocate(const struct mc_kv_log *log, int fd)
+static int make_place(struct mc_kv_log *log, struct mc_kv_segment *seg)
 {
-	int r = log->io->fallocate(log->io, fd, 0, 0, log->segment_bytes);
-
-	return r == -EOPNOTSUPP ? log->io->ftruncate(log->io, fd, log->segment_bytes) : r;
-}
-
-static int make_file(struct mc_kv_log *log, struct mc_kv_segment *seg)
-{
-	cleanup_free char *path = NULL;
-	int fd, r = mc_kv_segment_path(log, seg->id, &path);
+	struct mc_kv_place place;
+	int r = mc_kv_store_make(log->store, seg->id, &place);
 
 	if (r != 0)
 		return r;
-	fd = log->io->open(
-		log->io, path, O_RDWR | O_CREAT | O_TRUNC | (log->direct ? O_DIRECT : 0), 0600);
-	if (fd < 0)
-		return fd;
-	r = preallocate(log, fd);
-	if (r != 0) {
-		log->io->close(log->io, fd);
-		log->io->unlink(log->io, path);
-		return r;
-	}
 	mc_mutex_lock(&log->lock);
-	seg->fd = fd;
-	seg->name_dirty = true;
+	seg->place = place;
+	seg->made = true;
 	log->n_files++;
 	mc_mutex_unlock(&log->lock);
 	return 0;
 }
 
-/* A FREE one, with a file if possible; else a new number. */
+/* A FREE one, with space if possible; else a new number. */
 static struct mc_kv_segment *choose_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 {
 	struct mc_kv_segment *bare = NULL;
@@ -117,7 +89,7 @@ static struct mc_kv_segment *choose_locked(struct mc_kv_log *log) MC_REQUIRES(lo
 
 		if (seg == NULL || seg->state != MC_KV_SEG_FREE)
 			continue;
-		if (seg->fd >= 0)
+		if (seg->place.fd >= 0)
 			return seg;
 		bare = seg;
 	}
@@ -143,8 +115,8 @@ int mc_kv_segment_take(struct mc_kv_log *log, bool spare, struct mc_kv_segment *
 	mc_mutex_unlock(&log->lock);
 	if (r != 0)
 		return r;
-	if (seg->fd < 0)
-		r = make_file(log, seg);
+	if (seg->place.fd < 0)
+		r = make_place(log, seg);
 	if (r != 0) {
 		mc_mutex_lock(&log->lock);
 		seg->state = MC_KV_SEG_FREE;
@@ -167,20 +139,13 @@ bool mc_kv_segment_empty_locked(const struct mc_kv_segment *seg)
 		seg->head == 0 && seg->writers == 0 && seg->readers == 0;
 }
 
-int mc_kv_segment_remove_file(struct mc_kv_log *log, struct mc_kv_segment *seg)
+void mc_kv_segment_remove(struct mc_kv_log *log, struct mc_kv_segment *seg)
 {
-	cleanup_free char *path = NULL;
-	int r = mc_kv_segment_path(log, seg->id, &path);
-
-	if (r != 0)
-		return r;
-	log->io->close(log->io, seg->fd);
-	r = log->io->unlink(log->io, path);
+	mc_kv_store_remove(log->store, seg->id, &seg->place);
 	mc_mutex_lock(&log->lock);
-	seg->fd = -1;
+	seg->place.fd = -1;
 	log->n_files--;
 	mc_mutex_unlock(&log->lock);
-	return r;
 }
 
 /* Its next generation is durable. */
@@ -191,8 +156,10 @@ static void set_free(struct mc_kv_log *log, struct mc_kv_segment *seg)
 	mc_mutex_lock(&log->lock);
 	remove = mc_kv_segment_failed(seg) || log->n_files > max_files_locked(log);
 	mc_mutex_unlock(&log->lock);
-	if (remove && seg->fd >= 0)
-		mc_kv_segment_remove_file(log, seg);
+	if (remove && seg->place.fd >= 0)
+		mc_kv_segment_remove(log, seg);
+	else if (seg->place.fd >= 0)
+		mc_kv_store_discard(log->store, &seg->place);
 	mc_mutex_lock(&log->lock);
 	mc_kv_segment_set_failed(seg, false);
 	seg->state = MC_KV_SEG_FREE;

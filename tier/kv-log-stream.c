@@ -99,8 +99,8 @@ void mc_kv_pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p)
 	f = &p->group->files[p->file];
 	p->group->writing++;
 	p->req = (struct mc_uring_req){.kind = MC_URING_WRITE,
-		.fd = f->seg != NULL ? f->seg->fd : f->fd,
-		.off = p->off,
+		.fd = f->seg != NULL ? f->seg->place.fd : f->fd,
+		.off = f->seg != NULL ? f->seg->place.at + p->off : p->off,
 		.len = p->len,
 		.buf = p->buf,
 		.done = pack_done,

@@ -1,158 +1,25 @@
-/*
- * The KV log: its directory, opening and closing.
- *
- * Layout of dir: KVLOCK (flock, pid), KVSTORE (format, uuid), kvjournal/, segments/<8 hex>,
- * kvimages/<2 hex>/<version>.<number>, KVPROBE (while the error budget is spent). Other names in
- * dir belong to others; inside our folders everything is ours.
- */
+/* The KV log: opening and closing, sizes, statistics. */
 #include "tier/kv-log-impl.h"
 
-#include "tier/cleanup.h"
-#include "tier/digest.h"
 #include "tier/io.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/random.h>
 
 #define COMMIT_MS 500
 #define PROBE_MS 10000
 #define JOURNAL_BYTES (UINT64_C(32) << 20)
 #define JOURNAL_LEAST (UINT64_C(1) << 20)
-#define SEGMENT_BYTES (UINT64_C(128) << 20)
-#define SEGMENT_LEAST (UINT64_C(1) << 20)
-#define STORE_TEXT "mooncakefs kv format 1\nuuid "
 
-static int make_dir(struct mc_kv_log *log, const char *sub)
-{
-	cleanup_free char *path = NULL;
-	int r;
-
-	if (asprintf(&path, "%s/%s", log->dir, sub) < 0)
-		return -ENOMEM;
-	r = log->io->mkdir(log->io, path, 0700);
-	return r == -EEXIST ? 0 : r;
-}
-
-/* Our folders, durable before anything is put in them. */
-static int make_layout(struct mc_kv_log *log)
-{
-	int r = make_dir(log, "segments");
-
-	if (r == 0)
-		r = make_dir(log, "kvimages");
-	if (r == 0)
-		r = make_dir(log, "kvjournal");
-	return r == 0 ? mc_io_sync_dir(log->io, log->dir) : r;
-}
-
-static int take_lock(struct mc_kv_log *log, struct mc_err *err)
-{
-	cleanup_free char *path = NULL;
-	char pid[32] = "";
-	int len;
-
-	if (asprintf(&path, "%s/KVLOCK", log->dir) < 0)
-		return -ENOMEM;
-	log->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (log->lock_fd < 0)
-		return -errno;
-	if (flock(log->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-		if (errno != EWOULDBLOCK)
-			return -errno;
-		if (pread(log->lock_fd, pid, sizeof(pid) - 1, 0) < 0)
-			pid[0] = '\0';
-		pid[strcspn(pid, "\n")] = '\0';
-		return mc_err_set(err, -EBUSY,
-			"KV log %s: in use by process %s; one daemon per directory", log->dir,
-			pid[0] != '\0' ? pid : "unknown");
-	}
-	len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
-	if (ftruncate(log->lock_fd, 0) != 0 || pwrite(log->lock_fd, pid, (size_t)len, 0) != len)
-		return errno == ENOSPC ? 0 : -EIO; /* the text is a courtesy */
-	return 0;
-}
-
-static int write_store(struct mc_kv_log *log, const char *path)
-{
-	cleanup_free char *tmp = NULL;
-	char hex[33], text[128];
-	int fd, r, len;
-
-	if (getrandom(log->uuid, sizeof(log->uuid), 0) != (ssize_t)sizeof(log->uuid))
-		return -EIO;
-	mc_hex_encode(log->uuid, sizeof(log->uuid), hex);
-	len = snprintf(text, sizeof(text), STORE_TEXT "%s\n", hex);
-	if (asprintf(&tmp, "%s.tmp", path) < 0)
-		return -ENOMEM;
-	fd = log->io->open(log->io, tmp, O_RDWR | O_CREAT | O_TRUNC, 0600);
-	if (fd < 0)
-		return fd;
-	r = mc_io_write_full(log->io, fd, text, (size_t)len, 0);
-	if (r == 0)
-		r = log->io->fsync(log->io, fd);
-	log->io->close(log->io, fd);
-	if (r == 0)
-		r = log->io->rename(log->io, tmp, path);
-	return r == 0 ? mc_io_sync_dir(log->io, log->dir) : r;
-}
-
-static int read_store(struct mc_kv_log *log, struct mc_err *err)
-{
-	static const size_t front = sizeof(STORE_TEXT) - 1;
-	cleanup_free char *path = NULL;
-	char text[128] = "";
-	int fd, r;
-
-	if (asprintf(&path, "%s/KVSTORE", log->dir) < 0)
-		return -ENOMEM;
-	fd = log->io->open(log->io, path, O_RDONLY, 0);
-	if (fd == -ENOENT)
-		return write_store(log, path);
-	if (fd < 0)
-		return fd;
-	r = (int)log->io->pread(log->io, fd, text, sizeof(text) - 1, 0);
-	log->io->close(log->io, fd);
-	if (r < 0)
-		return r;
-	if (strncmp(text, STORE_TEXT, front) != 0 || strlen(text) != front + 33)
-		return mc_err_set(err, -EPROTONOSUPPORT,
-			"KV log %s: KVSTORE names a format this program does not know", log->dir);
-	text[front + 32] = '\0';
-	return mc_hex_decode(text + front, log->uuid, sizeof(log->uuid));
-}
-
-static void find_direct(struct mc_kv_log *log)
-{
-	cleanup_free char *path = NULL;
-	int fd;
-
-	if (asprintf(&path, "%s/KVLOCK", log->dir) < 0)
-		return;
-	fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
-	log->direct = fd >= 0;
-	if (fd >= 0)
-		close(fd);
-}
-
-/* A part of a small capacity, so that there are segments to choose from. */
-static void choose_sizes(struct mc_kv_log *log, uint64_t segment_bytes, uint64_t journal_bytes)
+static void choose_sizes(struct mc_kv_log *log, uint64_t journal_bytes)
 {
 	log->journal_bytes = JOURNAL_BYTES;
 	while (log->journal_bytes > JOURNAL_LEAST && log->journal_bytes * 32 > log->capacity)
 		log->journal_bytes /= 2;
 	if (journal_bytes != 0)
 		log->journal_bytes = journal_bytes;
-	log->segment_bytes = SEGMENT_BYTES;
-	while (log->segment_bytes > SEGMENT_LEAST && log->segment_bytes * 32 > log->capacity)
-		log->segment_bytes /= 2;
-	if (segment_bytes != 0)
-		log->segment_bytes = mc_kv_up(segment_bytes, MC_KV_ALIGN);
+	log->segment_bytes = log->store->segment_bytes;
 	log->record_max = log->segment_bytes / 4;
 	if (log->record_max > MC_KV_RECORD_MAX + 65536)
 		log->record_max = MC_KV_RECORD_MAX + 65536;
@@ -173,24 +40,27 @@ static int make_packs(struct mc_kv_log *log)
 	return 0;
 }
 
+static int open_store(struct mc_kv_log *log, const struct mc_kv_log_opts *opts, struct mc_err *err)
+{
+	uint64_t segment_bytes = opts->segment_bytes != 0
+		? mc_kv_up(opts->segment_bytes, MC_KV_ALIGN)
+		: mc_kv_store_segment_bytes(opts->capacity);
+	int r = mc_kv_store_files_open(opts->dir, log->io, segment_bytes, &log->store, err);
+
+	if (r == 0)
+		choose_sizes(log, opts->journal_bytes);
+	return r;
+}
+
 static int bring_up(struct mc_kv_log *log, const struct mc_kv_log_opts *opts, struct mc_err *err)
 {
 	struct mc_uring_opts u = {.depth = 64, .io = opts->io};
-	int r = log->io->mkdir(log->io, opts->dir, 0700);
+	int r = open_store(log, opts, err);
 
-	if (r != 0 && r != -EEXIST)
-		return r;
-	log->dir = realpath(opts->dir, NULL);
-	if (log->dir == NULL)
-		return -errno;
-	r = take_lock(log, err);
 	if (r == 0)
-		r = read_store(log, err);
-	if (r == 0)
-		r = make_layout(log);
+		r = mc_kv_images_init(log);
 	if (r != 0)
 		return r;
-	find_direct(log);
 	log->op_buckets = calloc(MC_KV_OP_BUCKETS, sizeof(struct mc_kv_op *));
 	if (log->op_buckets == NULL)
 		return -ENOMEM;
@@ -230,8 +100,8 @@ static void free_log(struct mc_kv_log *log)
 	mc_uring_close(log->uring);
 	mc_journal_close(log->journal);
 	for (uint32_t id = 1; id < log->n_segs; id++) {
-		if (log->segs[id] != NULL && log->segs[id]->fd >= 0)
-			log->io->close(log->io, log->segs[id]->fd);
+		if (log->segs[id] != NULL)
+			mc_kv_store_leave(log->store, &log->segs[id]->place);
 		free(log->segs[id]);
 	}
 	free(log->segs);
@@ -239,8 +109,7 @@ static void free_log(struct mc_kv_log *log)
 		mc_kv_table_done(&log->table);
 	for (unsigned i = 0; i < MC_KV_PACKS; i++)
 		free(log->packs[i].buf);
-	if (log->lock_fd >= 0)
-		close(log->lock_fd);
+	mc_kv_store_close(log->store);
 	mc_cond_done(&log->work);
 	mc_cond_done(&log->ready);
 	mc_cond_done(&log->moved);
@@ -248,7 +117,6 @@ static void free_log(struct mc_kv_log *log)
 	free(log->gone);
 	free(log->held);
 	free(log->op_buckets);
-	free(log->dir);
 	free(log);
 }
 
@@ -266,8 +134,6 @@ int mc_kv_log_open(const struct mc_kv_log_opts *opts, const struct mc_kv_log_rep
 	log->probe_ms = opts->probe_ms != 0 ? opts->probe_ms : PROBE_MS;
 	if (replay != NULL)
 		log->replay = *replay;
-	choose_sizes(log, opts->segment_bytes, opts->journal_bytes);
-	log->lock_fd = -1;
 	log->recovering = true;
 	log->closed_last = &log->closed;
 	mc_kv_list_init(&log->queue);

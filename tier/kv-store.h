@@ -1,0 +1,80 @@
+/*
+ * Where a KV log lies: segments of one size by number, and a journal. Two kinds: files in a
+ * directory (kv-store-files.c) and extents of a device (kv-store-device.c). What is in a segment or
+ * a journal is the log's business. Included by kv-log*.c and kv-store*.c only.
+ *
+ * Calls may block. make, remove and find are serialised by the log; a place may be read and written
+ * by anybody until it is removed.
+ */
+#pragma once
+
+#include "tier/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mc_io;
+struct mc_journal_opts;
+struct mc_kv_store;
+
+/* The segment is [at, at + segment_bytes) of fd, which is the store's. fd -1: nowhere. */
+struct mc_kv_place {
+	int fd;
+	uint64_t at; /* bytes */
+};
+
+struct mc_kv_store_ops {
+	int (*make)(struct mc_kv_store *s, uint32_t id, struct mc_kv_place *ret);
+	int (*remove)(struct mc_kv_store *s, uint32_t id, const struct mc_kv_place *p);
+	void (*leave)(struct mc_kv_store *s, const struct mc_kv_place *p);
+	int (*sync)(struct mc_kv_store *s, const struct mc_kv_place *p, bool made);
+	void (*discard)(struct mc_kv_store *s, const struct mc_kv_place *p);
+	int (*find)(struct mc_kv_store *s,
+		int (*each)(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole),
+		void *ctx);
+	int (*probe)(struct mc_kv_store *s);
+	void (*close)(struct mc_kv_store *s);
+};
+
+struct mc_kv_store {
+	const struct mc_kv_store_ops *ops;
+	const struct mc_io *io; /* borrowed */
+	char *name;             /* owned: the directory or the device, for messages */
+	uint8_t uuid[16];
+	uint64_t segment_bytes; /* a multiple of 4096 */
+	uint64_t capacity; /* bytes there is room for in segments; UINT64_MAX: not its business */
+	bool direct;       /* O_DIRECT: transfers are aligned to 4096 */
+	const char *journal_dir;            /* owned by the kind; NULL: in the area */
+	uint64_t journal_at, journal_bytes; /* of journal_fd */
+	int journal_fd;
+};
+
+/* Opens or makes the directory and takes its lock (-EBUSY, its holder in err). segment_bytes: of
+ * new segments. */
+int mc_kv_store_files_open(const char *dir, const struct mc_io *io, uint64_t segment_bytes,
+	struct mc_kv_store **ret, struct mc_err *err);
+/* NULL allowed. No place is in use any more. */
+void mc_kv_store_close(struct mc_kv_store *s);
+
+/* Space for a segment that is not there, content undefined. -ENOSPC. */
+int mc_kv_store_make(struct mc_kv_store *s, uint32_t id, struct mc_kv_place *ret);
+/* Gives it back, whatever it returns. */
+int mc_kv_store_remove(struct mc_kv_store *s, uint32_t id, const struct mc_kv_place *p);
+/* The segment stays, its place is not used any more. */
+void mc_kv_store_leave(struct mc_kv_store *s, const struct mc_kv_place *p);
+/* What was written to it so far is durable; made: it was made since the last sync. */
+int mc_kv_store_sync(struct mc_kv_store *s, const struct mc_kv_place *p, bool made);
+/* Its content is of no use any more. */
+void mc_kv_store_discard(struct mc_kv_store *s, const struct mc_kv_place *p);
+/* Once, at the start, before any make: the segments that may be there. each answers 1 keep it, 0
+ * nothing is known of it, or an error, which ends the walk. whole: it has segment_bytes. */
+int mc_kv_store_find(struct mc_kv_store *s,
+	int (*each)(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole), void *ctx);
+/* Fills io, uuid and place of the journal. */
+void mc_kv_store_journal(const struct mc_kv_store *s, struct mc_journal_opts *ret);
+/* Whether what is written is read back: 0 or -errno. */
+int mc_kv_store_probe(struct mc_kv_store *s);
+
+/* Of a store with so much room: a part of a small one, so that there are segments to choose from.
+ */
+uint64_t mc_kv_store_segment_bytes(uint64_t capacity);
