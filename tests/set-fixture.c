@@ -233,3 +233,46 @@ int set_read_at(struct mc_remote *r, const char *path, void *buf, uint32_t len, 
 		*ret_served = w.req.served;
 	return w.res;
 }
+
+void set_fixture_open_chunk(
+	struct set_fixture *x, unsigned n, unsigned copies, const char *text, char *ret_path)
+{
+	set_fixture_open(x, n, copies);
+	chunk_path(text, strlen(text), ret_path);
+	put_text(x, ret_path, text);
+}
+
+void put_text(struct set_fixture *x, const char *path, const char *text)
+{
+	ck_assert_int_eq(mc_remote_put(x->r, path, text, strlen(text), 0, NULL), 0);
+}
+
+int read_chunk(struct set_fixture *x, const char *path, const char *text)
+{
+	char buf[256];
+	uint32_t avoid = 0, served;
+	int r;
+
+	do {
+		r = set_read_at(x->r, path, buf, (uint32_t)strlen(text), avoid, &served);
+		avoid |= served;
+	} while (r == 0 && memcmp(buf, text, strlen(text)) != 0);
+	return r;
+}
+
+unsigned count_copies(struct set_fixture *x, const char *path, const char *text)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < x->n; i++)
+		n += member_has(x, i, path, text, strlen(text));
+	return n;
+}
+
+struct mc_set_status status_of(struct set_fixture *x)
+{
+	struct mc_set_status st;
+
+	mc_remote_set_status(x->r, &st);
+	return st;
+}

@@ -21,6 +21,9 @@ struct set_fixture {
 
 /* n members with so many copies of chunks; short deadlines. */
 void set_fixture_open(struct set_fixture *x, unsigned n, unsigned copies);
+/* n members that hold a chunk of these bytes in so many copies; ret_path holds 80. */
+void set_fixture_open_chunk(
+	struct set_fixture *x, unsigned n, unsigned copies, const char *text, char *ret_path);
 /* Closes and opens again what lies in the directories. */
 void set_fixture_reopen(struct set_fixture *x);
 void set_fixture_done(struct set_fixture *x);
@@ -47,3 +50,10 @@ void member_hangs(struct set_fixture *x, unsigned member, bool hangs);
 /* One read, waited for. */
 int set_read_at(struct mc_remote *r, const char *path, void *buf, uint32_t len, uint32_t avoid,
 	uint32_t *ret_served);
+/* Puts text, whatever is there now. */
+void put_text(struct set_fixture *x, const char *path, const char *text);
+/* A chunk with these bytes, as a caller reads it: bytes that do not match are asked for again. */
+int read_chunk(struct set_fixture *x, const char *path, const char *text);
+/* How many members have path with these bytes. */
+unsigned count_copies(struct set_fixture *x, const char *path, const char *text);
+struct mc_set_status status_of(struct set_fixture *x);
