@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "manifest/export.h"
+
 static int run(const struct tree *t, const char *fmt, va_list ap)
 	__attribute__((format(printf, 2, 0)));
 
@@ -122,4 +124,42 @@ struct mc_manifest *tree_load(const struct tree *t, const char *rev)
 	ck_assert_msg(mc_catalogue_load(c, &name, &l, &err) == 0, "%s", err.text);
 	mc_catalogue_close(c);
 	return l.m;
+}
+
+static const size_t two_shards[][3] = {{9000000, 3000001, 17}, {12000000, 4096, 1}};
+static const char index_json[] = "{\"metadata\":{},\"weight_map\":{\"a0\":\"model-1.safetensors\","
+				 "\"a1\":\"model-1.safetensors\",\"a2\":\"model-1.safetensors\","
+				 "\"b0\":\"model-2.safetensors\",\"b1\":\"model-2.safetensors\","
+				 "\"b2\":\"model-2.safetensors\"}}";
+
+void tree_fill(const struct tree *t)
+{
+	tree_weights(t, "src/model-1.safetensors", "a", two_shards[0], 3);
+	tree_weights(t, "src/model-2.safetensors", "b", two_shards[1], 3);
+	tree_weights(t, "src/stray.safetensors", "z", (const size_t[]){100, 200}, 2);
+	tree_shell(t, "cat > src/model.safetensors.index.json <<'EOF'\n%s\nEOF", index_json);
+	tree_shell(t,
+		"echo '{\"architectures\":[\"LlamaForCausalLM\"]}' > src/config.json; cd src; "
+		": > empty; mkdir -p emptydir 'od d/näme' sub; printf 1 > 'od d/näme/a b'; "
+		"ln -s config.json link; ln -s ../config.json sub/up; ln -s nowhere dangling; "
+		"truncate -s 20M sub/sparse; "
+		"printf x | dd of=sub/sparse bs=1 seek=5000000 conv=notrunc status=none; "
+		"truncate -s 3000001 allhole; head -c 9437185 /dev/urandom > blob.bin; "
+		"cp blob.bin sub/copy.bin; chmod 600 blob.bin; chmod 755 sub/copy.bin; chmod 750 "
+		"sub; "
+		"touch -d @1111111111.123456789 blob.bin; touch -d @1222222222.5 emptydir; "
+		"touch -h -d @1333333333.25 link; touch -d @1444444444.75 sub .");
+}
+
+void tree_export(const struct tree *t, const char *rev, const char *dest)
+{
+	const struct mc_export_opts opts = {.jobs = 4};
+	struct mc_manifest *m = tree_load(t, rev);
+	struct mc_export_result res;
+	struct mc_err err = {0};
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", t->top, dest);
+	ck_assert_msg(mc_export(t->remote, m, path, &opts, &res, &err) == 0, "%s", err.text);
+	mc_manifest_unref(m);
 }

@@ -27,3 +27,9 @@ int tree_import(
 	const struct tree *t, const char *rev, struct mc_import_result *ret, struct mc_err *err);
 /* Loads o/m@rev. */
 struct mc_manifest *tree_load(const struct tree *t, const char *rev);
+/* Fills src: two shards with an index, a config, a stray weight file, odd names, links, holes,
+ * empty things.
+ */
+void tree_fill(const struct tree *t);
+/* Exports o/m@rev to dest below top. */
+void tree_export(const struct tree *t, const char *rev, const char *dest);

@@ -10,46 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const size_t two_shards[][3] = {{9000000, 3000001, 17}, {12000000, 4096, 1}};
-static const char index_json[] = "{\"metadata\":{},\"weight_map\":{\"a0\":\"model-1.safetensors\","
-				 "\"a1\":\"model-1.safetensors\",\"a2\":\"model-1.safetensors\","
-				 "\"b0\":\"model-2.safetensors\",\"b1\":\"model-2.safetensors\","
-				 "\"b2\":\"model-2.safetensors\"}}";
-
-/* Two shards with an index, a config, a stray weight file, odd names, links, holes, empty things.
- */
-static void fill(const struct tree *t)
-{
-	tree_weights(t, "src/model-1.safetensors", "a", two_shards[0], 3);
-	tree_weights(t, "src/model-2.safetensors", "b", two_shards[1], 3);
-	tree_weights(t, "src/stray.safetensors", "z", (const size_t[]){100, 200}, 2);
-	tree_shell(t, "cat > src/model.safetensors.index.json <<'EOF'\n%s\nEOF", index_json);
-	tree_shell(t,
-		"echo '{\"architectures\":[\"LlamaForCausalLM\"]}' > src/config.json; cd src; "
-		": > empty; mkdir -p emptydir 'od d/näme' sub; printf 1 > 'od d/näme/a b'; "
-		"ln -s config.json link; ln -s ../config.json sub/up; ln -s nowhere dangling; "
-		"truncate -s 20M sub/sparse; "
-		"printf x | dd of=sub/sparse bs=1 seek=5000000 conv=notrunc status=none; "
-		"truncate -s 3000001 allhole; head -c 9437185 /dev/urandom > blob.bin; "
-		"cp blob.bin sub/copy.bin; chmod 600 blob.bin; chmod 755 sub/copy.bin; chmod 750 "
-		"sub; "
-		"touch -d @1111111111.123456789 blob.bin; touch -d @1222222222.5 emptydir; "
-		"touch -h -d @1333333333.25 link; touch -d @1444444444.75 sub .");
-}
-
-static void export_to(const struct tree *t, const char *rev, const char *dest)
-{
-	const struct mc_export_opts opts = {.jobs = 4};
-	struct mc_manifest *m = tree_load(t, rev);
-	struct mc_export_result res;
-	struct mc_err err = {0};
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", t->top, dest);
-	ck_assert_msg(mc_export(t->remote, m, path, &opts, &res, &err) == 0, "%s", err.text);
-	mc_manifest_unref(m);
-}
-
 #define LIST "find . -printf '%%p %%y %%m %%T@ %%l %%s\\n' | sort"
 
 START_TEST(an_exported_tree_is_the_imported_one)
@@ -59,11 +19,11 @@ START_TEST(an_exported_tree_is_the_imported_one)
 	struct tree t;
 
 	tree_open(&t);
-	fill(&t);
+	tree_fill(&t);
 	ck_assert_msg(tree_import(&t, "v1", &res, &err) == 0, "%s", err.text);
 	ck_assert_uint_eq(res.files, 11);
 	ck_assert_uint_eq(res.warnings, 0);
-	export_to(&t, "v1", "out");
+	tree_export(&t, "v1", "out");
 	tree_shell(&t, "diff -r --no-dereference src out");
 	tree_shell(&t, "(cd src; " LIST ") > a; (cd out; " LIST ") > b; diff a b");
 	/* Directories' sizes say nothing; holes took no space. */
@@ -80,7 +40,7 @@ START_TEST(the_same_source_again_is_the_same_revision_and_writes_nothing)
 	struct tree t;
 
 	tree_open(&t);
-	fill(&t);
+	tree_fill(&t);
 	ck_assert_msg(tree_import(&t, NULL, &first, &err) == 0, "%s", err.text);
 	ck_assert_int_eq(first.existed, false);
 	ck_assert_uint_eq(first.read_bytes, first.bytes - first.hole_bytes);
@@ -111,7 +71,7 @@ START_TEST(a_revision_with_other_content_is_refused_and_stays)
 	ck_assert_int_eq(tree_import(&t, "v1", &res, &err), -EEXIST);
 	ck_assert_msg(strstr(err.text, "o/m@v1 exists already with other content") != NULL, "%s",
 		err.text);
-	export_to(&t, "v1", "out");
+	tree_export(&t, "v1", "out");
 	tree_shell(&t, "test $(cat out/f) = one");
 	ck_assert_int_eq(tree_import(&t, "v2", &res, &err), 0);
 	tree_shell(&t, "grep -q ' v2$' remote/checkpoints/o/m/latest");
@@ -132,7 +92,7 @@ START_TEST(block_checksums_are_those_of_the_file)
 	struct tree t;
 
 	tree_open(&t);
-	fill(&t);
+	tree_fill(&t);
 	ck_assert_msg(tree_import(&t, "v1", &res, &err) == 0, "%s", err.text);
 	m = tree_load(&t, "v1");
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
@@ -172,7 +132,7 @@ START_TEST(the_index_decides_which_tensors_there_are)
 	uint32_t n;
 
 	tree_open(&t);
-	fill(&t);
+	tree_fill(&t);
 	ck_assert_msg(tree_import(&t, "v1", &res, &err) == 0, "%s", err.text);
 	m = tree_load(&t, "v1");
 	ck_assert_uint_eq(mc_manifest_tensors(m), 6);
@@ -221,7 +181,7 @@ START_TEST(a_damaged_source_is_an_error_that_names_the_file)
 		int r;
 
 		tree_open(&t);
-		fill(&t);
+		tree_fill(&t);
 		tree_shell(&t, "%s", cases[i].damage);
 		r = tree_import(&t, "v1", &res, &err);
 		ck_assert_msg(r == cases[i].r, "%s: %d %s", cases[i].damage, r, err.text);
@@ -245,7 +205,7 @@ START_TEST(a_weight_file_that_does_not_parse_is_plain_bytes_unless_strict)
 	uint32_t entry;
 
 	tree_open(&t);
-	fill(&t);
+	tree_fill(&t);
 	strict.src = t.src;
 	tree_shell(&t, "echo 'version https://git-lfs.github.com/spec/v1' > src/stray.safetensors");
 	ck_assert_msg(tree_import(&t, "v1", &res, &err) == 0, "%s", err.text);
@@ -255,185 +215,11 @@ START_TEST(a_weight_file_that_does_not_parse_is_plain_bytes_unless_strict)
 	mc_manifest_entry(m, entry, &e);
 	ck_assert_str_ne(e.parse_error, "");
 	mc_manifest_unref(m);
-	export_to(&t, "v1", "out");
+	tree_export(&t, "v1", "out");
 	tree_shell(&t, "diff -r --no-dereference src out");
 	ck_assert_int_eq(mc_import(t.remote, &strict, &res, &err), -EBADMSG);
 	ck_assert_msg(strstr(err.text, "stray.safetensors") != NULL, "%s", err.text);
 	tree_shell(&t, "test ! -e remote/checkpoints/o/m/v2");
-	tree_close(&t);
-}
-END_TEST
-
-/* Runs a command at the first report of a stage. */
-struct meddler {
-	const struct tree *t;
-	const char *stage, *command;
-};
-
-static void meddle(void *ctx, const struct mc_progress *now)
-{
-	struct meddler *m = ctx;
-
-	if (m->stage == NULL || strcmp(now->stage, m->stage) != 0)
-		return;
-	m->stage = NULL;
-	tree_shell(m->t, "%s", m->command);
-}
-
-START_TEST(a_source_that_changes_meanwhile_is_an_error_and_nothing_is_visible)
-{
-	static const struct {
-		const char *stage, *command, *text;
-	} cases[] = {
-		{"look at the source again", "echo x >> src/config.json",
-			"config.json changed its size"},
-		{"look at the source again", "touch src/new", "new appeared"},
-		{"look at the source again", "rm src/blob.bin", "blob.bin disappeared"},
-		{"read", "truncate -s 100 src/blob.bin", "blob.bin changed"},
-		{"read", "rm src/blob.bin", "blob.bin cannot be read: No such file"},
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct mc_import_opts opts = {.name = {.org = "o", .model = "m", .rev = "v1"},
-			.jobs = 2,
-			.progress = meddle};
-		struct meddler m = {.stage = cases[i].stage, .command = cases[i].command};
-		struct mc_import_result res;
-		struct mc_err err = {0};
-		struct tree t;
-		int r;
-
-		tree_open(&t);
-		fill(&t);
-		opts.src = t.src;
-		opts.ctx = &m;
-		m.t = &t;
-		r = mc_import(t.remote, &opts, &res, &err);
-		ck_assert_msg(r == -ESTALE || r == -ENOENT, "%s: %d", cases[i].command, r);
-		ck_assert_msg(strstr(err.text, cases[i].text) != NULL, "%s", err.text);
-		tree_shell(&t, "test ! -e remote/checkpoints");
-		tree_close(&t);
-	}
-}
-END_TEST
-
-START_TEST(what_a_failed_import_read_is_not_read_again)
-{
-	struct mc_import_opts opts = {
-		.name = {.org = "o", .model = "m", .rev = "v1"}, .jobs = 3, .progress = meddle};
-	struct meddler m = {.stage = "look at the source again", .command = "touch src/new"};
-	struct mc_import_result res, fresh;
-	struct mc_err err = {0};
-	struct tree t;
-
-	tree_open(&t);
-	fill(&t);
-	opts.src = t.src;
-	opts.ctx = &m;
-	m.t = &t;
-	ck_assert_int_eq(mc_import(t.remote, &opts, &res, &err), -ESTALE);
-	/* One chunk is lost, one file is another: only they are read. */
-	tree_shell(&t,
-		"rm src/new; touch -d @1444444444.75 src; "
-		"rm $(find remote/chunks -size +7M | head -1); echo '{}' > src/config.json");
-	err.text[0] = '\0';
-	ck_assert_msg(mc_import(t.remote, &opts, &res, &err) == 0, "%s", err.text);
-	ck_assert_uint_gt(res.read_bytes, 3);
-	ck_assert_uint_le(
-		res.read_bytes, 2 * (8 << 20) + 3); /* blob.bin's first chunk lies there twice */
-	ck_assert_uint_eq(res.read_bytes + res.resumed_bytes, res.bytes - res.hole_bytes);
-	ck_assert_uint_gt(res.written_bytes, 7 << 20);
-	tree_shell(&t, "test -z \"$(ls state/mooncakefs)\"");
-	/* The same as an import in one go. */
-	tree_shell(&t, "mv remote old; mkdir remote");
-	mc_remote_close(t.remote);
-	ck_assert_int_eq(mc_remote_open(t.url, NULL, &t.remote, &err), 0);
-	ck_assert_msg(mc_import(t.remote, &opts, &fresh, &err) == 0, "%s", err.text);
-	ck_assert_uint_eq(fresh.resumed_bytes, 0);
-	ck_assert_mem_eq(fresh.id, res.id, sizeof(res.id));
-	tree_shell(&t, "! diff -r old/chunks remote/chunks | grep -v '^Only in old'");
-	tree_close(&t);
-}
-END_TEST
-
-/* Notes that were damaged are forgotten, not believed; so is what stands behind them. */
-START_TEST(a_damaged_journal_costs_reading_and_nothing_else)
-{
-	static const struct {
-		const char *damage;
-		bool all; /* nothing is left to resume */
-	} cases[] = {
-		{"$MC_FLIP_BYTE $j 50", true},
-		{"$MC_FLIP_BYTE $j $(($(stat -c %s $j) - 1))", false},
-		{"truncate -s -7 $j", false},
-		{"head -c 1000 /dev/urandom >> $j", false},
-		{"head -c 5000 /dev/urandom > $j", true},
-		{": > $j", true},
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct mc_import_opts opts = {.name = {.org = "o", .model = "m", .rev = "v1"},
-			.jobs = 2,
-			.progress = meddle};
-		struct meddler m = {
-			.stage = "look at the source again", .command = "touch src/new"};
-		struct mc_import_result res;
-		struct mc_err err = {0};
-		struct tree t;
-
-		tree_open(&t);
-		fill(&t);
-		opts.src = t.src;
-		opts.ctx = &m;
-		m.t = &t;
-		ck_assert_int_eq(mc_import(t.remote, &opts, &res, &err), -ESTALE);
-		tree_shell(&t,
-			"rm src/new; touch -d @1444444444.75 src; "
-			"j=$(ls state/mooncakefs/*.journal); %s",
-			cases[i].damage);
-		err.text[0] = '\0';
-		ck_assert_msg(mc_import(t.remote, &opts, &res, &err) == 0, "%s", err.text);
-		ck_assert_uint_eq(res.written_bytes, 0);
-		ck_assert_msg((res.resumed_bytes == 0) == cases[i].all, "%s: %llu resumed",
-			cases[i].damage, (unsigned long long)res.resumed_bytes);
-		ck_assert_uint_eq(res.read_bytes + res.resumed_bytes, res.bytes - res.hole_bytes);
-		export_to(&t, "v1", "out");
-		tree_shell(&t, "diff -r --no-dereference src out");
-		tree_close(&t);
-	}
-}
-END_TEST
-
-static void import_again(void *ctx, const struct mc_progress *now)
-{
-	struct meddler *m = ctx;
-	struct mc_import_result res;
-	struct mc_err err;
-
-	if (m->stage == NULL || strcmp(now->stage, m->stage) != 0)
-		return;
-	m->stage = NULL;
-	ck_assert_int_eq(tree_import(m->t, "v1", &res, &err), -EBUSY);
-	ck_assert_msg(strstr(err.text, "another import of") != NULL, "%s", err.text);
-}
-
-START_TEST(a_second_import_of_the_same_source_at_a_time_is_refused)
-{
-	struct mc_import_opts opts = {.name = {.org = "o", .model = "m", .rev = "v1"},
-		.jobs = 2,
-		.progress = import_again};
-	struct meddler m = {.stage = "read"};
-	struct mc_import_result res;
-	struct mc_err err = {0};
-	struct tree t;
-
-	tree_open(&t);
-	fill(&t);
-	opts.src = t.src;
-	opts.ctx = &m;
-	m.t = &t;
-	ck_assert_msg(mc_import(t.remote, &opts, &res, &err) == 0, "%s", err.text);
-	ck_assert_ptr_null(m.stage);
 	tree_close(&t);
 }
 END_TEST
@@ -453,7 +239,7 @@ START_TEST(a_reference_copies_nothing_and_notices_a_changed_file)
 	struct tree t;
 
 	tree_open(&t);
-	fill(&t);
+	tree_fill(&t);
 	/* Not below the remote's root yet. */
 	opts.src = t.src;
 	ck_assert_int_eq(mc_import(t.remote, &opts, &res, &err), -EXDEV);
@@ -468,7 +254,7 @@ START_TEST(a_reference_copies_nothing_and_notices_a_changed_file)
 	m = tree_load(&t, "v1");
 	ck_assert_msg(mc_verify(t.remote, m, &vopts, &found, &err) == 0, "%s", err.text);
 	ck_assert_uint_eq(found.damaged, 0);
-	export_to(&t, "v1", "out");
+	tree_export(&t, "v1", "out");
 	tree_shell(&t, "diff -r --no-dereference remote/models out");
 	tree_shell(&t, "echo >> remote/models/blob.bin");
 	ck_assert_int_eq(mc_verify(t.remote, m, &vopts, &found, &err), 0);
@@ -510,7 +296,7 @@ START_TEST(verify_names_file_and_chunk_of_every_damage)
 		struct tree t;
 
 		tree_open(&t);
-		fill(&t);
+		tree_fill(&t);
 		ck_assert_msg(tree_import(&t, "v1", &res, &err) == 0, "%s", err.text);
 		m = tree_load(&t, "v1");
 		ck_assert_int_eq(mc_verify(t.remote, m, &opts, &found, &err), 0);
@@ -541,7 +327,7 @@ START_TEST(export_refuses_a_directory_that_holds_something)
 	struct tree t;
 
 	tree_open(&t);
-	fill(&t);
+	tree_fill(&t);
 	ck_assert_msg(tree_import(&t, "v1", &res, &err) == 0, "%s", err.text);
 	m = tree_load(&t, "v1");
 	tree_shell(&t, "mkdir out; echo mine > out/config.json");
@@ -569,7 +355,7 @@ START_TEST(a_hugging_face_snapshot_is_imported_as_files)
 	snprintf(t.src, sizeof(t.src), "%s/hub/snapshots/abc", t.top);
 	ck_assert_msg(tree_import(&t, "v1", &res, &err) == 0, "%s", err.text);
 	ck_assert_uint_eq(res.files, 3);
-	export_to(&t, "v1", "out");
+	tree_export(&t, "v1", "out");
 	tree_shell(&t, "diff -r hub/snapshots/abc out; test -z \"$(find out -type l)\"");
 	tree_close(&t);
 }
@@ -589,7 +375,7 @@ START_TEST(the_plain_sha256_of_a_file_is_recorded_when_asked)
 	uint32_t entry;
 
 	tree_open(&t);
-	fill(&t);
+	tree_fill(&t);
 	opts.src = t.src;
 	ck_assert_msg(mc_import(t.remote, &opts, &res, &err) == 0, "%s", err.text);
 	m = tree_load(&t, "v1");
@@ -610,10 +396,6 @@ SUITE_MAIN("import", an_exported_tree_is_the_imported_one,
 	a_revision_with_other_content_is_refused_and_stays, block_checksums_are_those_of_the_file,
 	the_index_decides_which_tensors_there_are, a_damaged_source_is_an_error_that_names_the_file,
 	a_weight_file_that_does_not_parse_is_plain_bytes_unless_strict,
-	a_source_that_changes_meanwhile_is_an_error_and_nothing_is_visible,
-	what_a_failed_import_read_is_not_read_again,
-	a_damaged_journal_costs_reading_and_nothing_else,
-	a_second_import_of_the_same_source_at_a_time_is_refused,
 	a_reference_copies_nothing_and_notices_a_changed_file,
 	verify_names_file_and_chunk_of_every_damage,
 	export_refuses_a_directory_that_holds_something,

@@ -5,7 +5,6 @@
 #include "tier/remote-set-impl.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
