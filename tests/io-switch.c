@@ -74,7 +74,12 @@ static int64_t switch_pwrite(
 
 static int sync_result(struct io_switch *s)
 {
+	unsigned ms = atomic_load(&s->sync_ms);
+	const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
 	int r = enter(s, &s->syncs, true);
+
+	if (ms > 0)
+		nanosleep(&pause, NULL);
 
 	if (r == 0 && atomic_load(&s->once) > 0) {
 		atomic_fetch_sub(&s->once, 1);
@@ -92,7 +97,7 @@ static int switch_fdatasync(const struct mc_io *io, int fd)
 
 static int switch_fsync(const struct mc_io *io, int fd)
 {
-	int r = enter(self(io), &self(io)->syncs, true);
+	int r = sync_result(self(io));
 
 	return r == 0 ? real()->fsync(real(), fd) : r;
 }

@@ -19,8 +19,9 @@ struct io_switch {
 	/* The n-th changing call from now on answers error, once; 0 = none. */
 	_Atomic int64_t fail_at;
 	_Atomic int error;
-	_Atomic bool hang;       /* writes and syncs wait until it is false */
-	_Atomic unsigned failed; /* calls a switch made fail */
+	_Atomic unsigned sync_ms; /* a sync takes so long at least */
+	_Atomic bool hang;        /* writes and syncs wait until it is false */
+	_Atomic unsigned failed;  /* calls a switch made fail */
 };
 
 void io_switch_init(struct io_switch *s);

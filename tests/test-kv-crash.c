@@ -41,6 +41,10 @@ static void extend(struct kv_sequence *s, struct kv_told *t, unsigned *states)
 		s->steps[s->n++] = step;
 		extend(s, t, states);
 		s->n--;
+		if (s->n == 0) { /* the long mode runs for hours */
+			printf("first step %u of %u: %u states so far\n", step + 1, STEPS, *states);
+			fflush(stdout);
+		}
 	}
 }
 

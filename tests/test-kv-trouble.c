@@ -465,6 +465,83 @@ START_TEST(nvme_that_hangs_is_left_out_told_once_and_used_again)
 }
 END_TEST
 
+/* ---- NVMe that is slow */
+
+#define SLOW_MS 40
+
+/* Until the store finds that it is slow. */
+static void put_until_slow(struct mc_kv *kv)
+{
+	disk.sync_ms = 3 * SLOW_MS; /* a probe is granted some time for its bytes */
+	for (uint32_t seed = 10; stats(kv).nvme_trouble == NULL; seed++) {
+		ck_assert_int_eq(kv_put(kv, "first", 100000, seed, 0), 0);
+		ck_assert_int_eq(mc_kv_sync(kv, "first"), 0);
+	}
+	ck_assert_ptr_nonnull(strstr(stats(kv).nvme_trouble, "slow"));
+}
+
+static struct mc_kv_attr put_and_sync(struct mc_kv *kv, const char *key, uint32_t seed)
+{
+	struct mc_kv_attr a;
+
+	ck_assert_int_eq(kv_put(kv, key, 100000, seed, 0), 0);
+	ck_assert_int_eq(mc_kv_sync(kv, key), 0);
+	ck_assert_int_eq(mc_kv_lookup(kv, key, &a), 0);
+	return a;
+}
+
+START_TEST(nvme_that_is_slow_is_left_out_told_once_and_used_again)
+{
+	struct kv_fixture x;
+	struct mc_kv_attr a;
+
+	paths(&x);
+	with_nvme(&x);
+	with_remote(&x);
+	x.opts.slow_ms = SLOW_MS;
+	kv_fixture_start(&x);
+	put_until_slow(x.kv);
+	do { /* what was on its way there has landed */
+		a = put_and_sync(x.kv, "during", 3);
+	} while (a.remotes == 0);
+	ck_assert_uint_eq(a.nvme, 0);
+	disk.sync_ms = 0;
+	do {
+		a = put_and_sync(x.kv, "after", 4);
+	} while (a.nvme == 0 || stats(x.kv).nvme_trouble != NULL);
+	forget_dram_and_restart(&x);
+	kv_expect(x.kv, "after", 100000, 4);
+	ck_assert_int_eq(kv_ask(x.kv, "during", &a), 0);
+	kv_expect(x.kv, "during", 100000, 3);
+	expect_told_rarely();
+	kv_fixture_close(&x);
+}
+END_TEST
+
+START_TEST(nvme_that_is_slow_is_used_where_the_remote_fails_or_there_is_none)
+{
+	static const struct mc_fault_rule away = {
+		.op = MC_FAULT_OPS, .kind = MC_FAULT_FAIL, .error = -EIO};
+
+	for (int remote = 0; remote < 2; remote++) {
+		struct kv_fixture x;
+
+		paths(&x);
+		with_nvme(&x);
+		if (remote)
+			mc_fault_add(with_remote(&x), &away);
+		x.opts.slow_ms = SLOW_MS;
+		kv_fixture_start(&x);
+		put_until_slow(x.kv);
+		while (put_and_sync(x.kv, "during", 3).nvme == 0)
+			;
+		ck_assert_ptr_nonnull(stats(x.kv).nvme_trouble);
+		disk.sync_ms = 0;
+		kv_fixture_close(&x);
+	}
+}
+END_TEST
+
 /* ---- a remote that is away */
 
 START_TEST(without_the_remote_residents_are_read_and_dirty_data_waits_within_its_bound)
@@ -606,6 +683,8 @@ SUITE_MAIN("kv-trouble", a_disk_full_from_any_byte_on_loses_nothing,
 	a_file_system_filled_by_others_makes_writers_wait_and_is_used_again,
 	nvme_that_fails_is_left_out_told_once_and_used_again,
 	nvme_that_hangs_is_left_out_told_once_and_used_again,
+	nvme_that_is_slow_is_left_out_told_once_and_used_again,
+	nvme_that_is_slow_is_used_where_the_remote_fails_or_there_is_none,
 	without_the_remote_residents_are_read_and_dirty_data_waits_within_its_bound,
 	without_descriptors_callers_are_told_so_and_nothing_is_lost,
 	a_wall_clock_that_jumps_changes_no_wait_and_no_answer)

@@ -259,10 +259,12 @@ static void start(struct mc_kv *kv, struct flight **flights, size_t n)
 		mc_kv_log_hasten(kv->log);
 }
 
-/* Where flights go now: without NVMe, or while it fails, to the remote. */
+/* Where flights go now: without NVMe, or while it fails, to the remote; while NVMe is slow as well,
+ * if that works. */
 static bool to_remote_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 {
-	return kv->log == NULL || kv->stalled || mc_now_ns() < kv->bypass_ns;
+	return kv->log == NULL || kv->stalled || mc_now_ns() < kv->bypass_ns ||
+		(kv->slow && kv->opts.remote != NULL && kv->trouble[KV_REMOTE].error == 0);
 }
 
 static bool may_fly_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)

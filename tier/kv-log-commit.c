@@ -40,6 +40,7 @@ static int sync_segment(struct mc_kv_log *log, struct mc_kv_segment *seg)
 
 static void sync_file(struct mc_kv_log *log, struct mc_kv_file *f)
 {
+	uint64_t begun = mc_now_ns();
 	bool failed;
 
 	mc_mutex_lock(&log->lock);
@@ -51,6 +52,7 @@ static void sync_file(struct mc_kv_log *log, struct mc_kv_file *f)
 	if (f->res != 0)
 		return;
 	f->res = f->seg != NULL ? sync_segment(log, f->seg) : mc_kv_image_sync(log, f);
+	mc_kv_took(log, begun, 0);
 	mc_mutex_lock(&log->lock);
 	log->stats.syncs++;
 	if (f->res != 0 && f->seg != NULL)
@@ -169,12 +171,15 @@ static void end_group(struct mc_kv_log *log, struct mc_kv_group *g, int committe
 
 static void commit_group(struct mc_kv_log *log, struct mc_kv_group *g)
 {
+	uint64_t begun;
 	int r;
 
 	for (unsigned i = 0; i < g->n_files; i++)
 		sync_file(log, &g->files[i]);
 	apply_group(log, g);
+	begun = mc_now_ns();
 	r = mc_kv_commit(log);
+	mc_kv_took(log, begun, 0);
 	end_group(log, g, mc_kv_journal_error(r));
 }
 
@@ -201,7 +206,7 @@ static void look_after(struct mc_kv_log *log)
 	mc_kv_images_remove(log);
 	mc_mutex_lock(&log->lock);
 	snapshot = log->want_snapshot;
-	probe = log->bypassed && mc_now_ns() >= log->probe_at_ns;
+	probe = (log->bypassed || log->slow) && mc_now_ns() >= log->probe_at_ns;
 	mc_mutex_unlock(&log->lock);
 	if (probe)
 		mc_kv_probe(log);
@@ -228,7 +233,7 @@ static void wait_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 {
 	if (log->closed != NULL && log->closed->writing == 0)
 		return;
-	if (log->bypassed && log->closed == NULL)
+	if ((log->bypassed || log->slow) && log->closed == NULL)
 		mc_cond_wait_until(&log->ready, &log->lock, log->probe_at_ns);
 	else
 		mc_cond_wait(&log->ready, &log->lock);

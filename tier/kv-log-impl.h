@@ -17,7 +17,7 @@
  * kv-log-recover.c  what is there at the start
  * kv-log-read.c     reads
  * kv-log-hold.c     places kept for readers
- * kv-log-health.c   error budget and probe
+ * kv-log-health.c   budgets of errors and latency, probe
  *
  * Two threads. The packer alone chooses segments, fills buffers and submits writes; what it wrote
  * since the last sync is the open group. A group that is closed goes to the committer, which waits
@@ -131,6 +131,7 @@ struct mc_kv_pack {
 	struct mc_kv_group *group;
 	unsigned file;
 	struct mc_kv_pack *next;
+	uint64_t begun_ns;
 	uint64_t off; /* of the file */
 	uint32_t len; /* filled */
 	unsigned char *buf;
@@ -154,7 +155,7 @@ struct mc_kv_log {
 	struct mc_kv_store *store;                    /* owned */
 	uint64_t capacity, segment_bytes, record_max; /* bytes */
 	uint64_t journal_bytes;
-	unsigned commit_ms, probe_ms;
+	unsigned commit_ms, probe_ms, slow_ms;
 	struct mc_uring *uring;
 	struct mc_kv_log_replay replay;
 	pthread_t packer, committer;
@@ -213,9 +214,10 @@ struct mc_kv_log {
 
 	struct mc_kv_log_owner owner;
 	struct mc_kv_log_stats stats;
-	bool bypassed;
-	unsigned errors_in_window;
-	uint64_t window_ns, probe_at_ns;
+	bool bypassed, slow;
+	unsigned errors_in_window, slow_in_window;
+	uint64_t window_ns, slow_window_ns, probe_at_ns;
+	uint64_t slow_at_ns; /* the last slow I/O that counted ended */
 };
 
 static inline uint64_t mc_kv_up(uint64_t n, uint64_t to)
@@ -372,6 +374,8 @@ int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err);
 /* ---- kv-log-health.c */
 /* An I/O ended so: 0, a full disk and limits of ours do not count against the disk. */
 void mc_kv_failed(struct mc_kv_log *log, int res);
+/* A write or sync of bytes (0 = unknown) has ended that began then (mc_now_ns). */
+void mc_kv_took(struct mc_kv_log *log, uint64_t begun_ns, uint64_t bytes);
 /* What is said of a change that is made and not durable: 0, -ENOSPC, -EMFILE, -ENFILE, else -EIO.
  */
 static inline int mc_kv_journal_error(int r)

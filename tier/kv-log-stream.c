@@ -51,6 +51,7 @@ static void pack_done(struct mc_uring_req *req, int64_t res)
 	struct mc_kv_log *log = p->log;
 	struct mc_kv_group *g = p->group;
 
+	mc_kv_took(log, p->begun_ns, p->len);
 	if (res < 0)
 		mc_kv_failed(log, (int)res);
 	mc_mutex_lock(&log->lock);
@@ -98,6 +99,7 @@ void mc_kv_pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p)
 	mc_mutex_lock(&log->lock);
 	f = &p->group->files[p->file];
 	p->group->writing++;
+	p->begun_ns = mc_now_ns();
 	p->req = (struct mc_uring_req){.kind = MC_URING_WRITE,
 		.fd = f->seg != NULL ? f->seg->place.fd : f->fd,
 		.off = f->seg != NULL ? f->seg->place.at + p->off : p->off,

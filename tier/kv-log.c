@@ -9,6 +9,7 @@
 
 #define COMMIT_MS 500
 #define PROBE_MS 10000
+#define SLOW_MS 4000
 #define JOURNAL_BYTES (UINT64_C(32) << 20)
 #define JOURNAL_LEAST (UINT64_C(1) << 20)
 
@@ -132,6 +133,7 @@ int mc_kv_log_open(const struct mc_kv_log_opts *opts, const struct mc_kv_log_rep
 	log->capacity = opts->capacity;
 	log->commit_ms = opts->commit_ms != 0 ? opts->commit_ms : COMMIT_MS;
 	log->probe_ms = opts->probe_ms != 0 ? opts->probe_ms : PROBE_MS;
+	log->slow_ms = opts->slow_ms != 0 ? opts->slow_ms : SLOW_MS;
 	if (replay != NULL)
 		log->replay = *replay;
 	log->recovering = true;
@@ -182,6 +184,7 @@ void mc_kv_log_stats(struct mc_kv_log *log, struct mc_kv_log_stats *ret)
 	/* Entry, its allocation's header, slot and bucket, checksums of one or two MiB, a key. */
 	ret->index_bytes = log->table.n * (sizeof(struct mc_kv_entry) + 8 + 8 + 6 + 8 + 48);
 	ret->bypassed = log->bypassed;
+	ret->slow = log->slow;
 	ret->recovering = log->recovering;
 	mc_mutex_unlock(&log->lock);
 }

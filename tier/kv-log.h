@@ -46,6 +46,8 @@ struct mc_kv_log_opts {
 	const struct mc_io *io; /* NULL = the real one */
 	unsigned commit_ms;     /* longest wait of an item for others; 0 = 500 */
 	unsigned probe_ms;      /* between attempts to end a bypass; 0 = 10,000 */
+	unsigned slow_ms;       /* a write or sync that takes longer, beside its bytes, is slow; 0 =
+				   4,000 */
 	uint64_t journal_bytes; /* least length of the journal's log before a snapshot; 0 = 32 MiB
 				 */
 };
@@ -167,6 +169,7 @@ struct mc_kv_log_stats {
 	uint64_t index_bytes;          /* memory, estimated */
 	uint64_t errors;               /* failed I/Os */
 	bool bypassed;                 /* error budget spent: puts fail until a probe succeeds */
+	bool slow;                     /* latency budget spent, until a probe is quick */
 	bool recovering;
 };
 void mc_kv_log_stats(struct mc_kv_log *log, struct mc_kv_log_stats *ret);

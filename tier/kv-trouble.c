@@ -19,6 +19,8 @@ struct text {
 	const char *nvme, *remote;
 };
 
+#define KV_SLOW (-ETIME) /* of NVMe: nothing failed */
+
 #define LIMITS                                                                                     \
 	{-EMFILE, "kv: no file descriptor left: raise the limit (LimitNOFILE, ulimit -n)",         \
 		"kv: no file descriptor left: raise the limit (LimitNOFILE, ulimit -n)"},          \
@@ -41,6 +43,10 @@ static const struct text texts[] = {
 		"kv: the remote does not answer: data waits on this node; look at its server and "
 		"the "
 		"network"},
+	{KV_SLOW,
+		"kv: NVMe is slow, its flushes take seconds: what is put goes to the remote where "
+		"that works; look at the disk, it is tried again",
+		NULL},
 	{-EPROTONOSUPPORT,
 		"kv: the journal on NVMe could not be read, nothing can be kept there: see the log",
 		"kv: the remote has a format this program does not know"},
@@ -66,7 +72,7 @@ void kv_trouble_locked(struct mc_kv *kv, enum kv_tier tier, int res)
 {
 	struct kv_trouble *t = &kv->trouble[tier];
 
-	t->error = res;
+	t->error = res == 0 && tier == KV_NVME && kv->slow ? KV_SLOW : res;
 	if (res == 0)
 		return;
 	t->at_ns = mc_now_ns();
@@ -88,7 +94,11 @@ void kv_trouble_read(struct mc_kv *kv, int res)
 int kv_persist_error_locked(struct mc_kv *kv)
 {
 	int nvme = kv->trouble[KV_NVME].error, remote = kv->trouble[KV_REMOTE].error;
-	int r = kv->log == NULL ? remote : kv->opts.remote == NULL || remote != 0 ? nvme : 0;
+	int r;
+
+	if (nvme == KV_SLOW)
+		nvme = 0;
+	r = kv->log == NULL ? remote : kv->opts.remote == NULL || remote != 0 ? nvme : 0;
 
 	if (kv->log == NULL && kv->opts.remote == NULL)
 		return -EIO;
@@ -105,6 +115,22 @@ static void find_stall_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 	kv_trouble_locked(kv, KV_NVME, -ETIMEDOUT);
 	kv->stalled = true; /* until one lands */
 	mc_cond_signal(&kv->flush);
+}
+
+/* While it is slow nothing fails: the level is kept here. */
+static void find_slow_locked(struct mc_kv *kv, bool slow) MC_REQUIRES(kv->lock)
+{
+	struct kv_trouble *t = &kv->trouble[KV_NVME];
+
+	if (kv->slow != slow)
+		mc_cond_signal(&kv->flush);
+	kv->slow = slow;
+	if (slow && t->error == 0)
+		t->error = KV_SLOW;
+	if (slow && t->error == KV_SLOW)
+		t->at_ns = mc_now_ns();
+	if (!slow && t->error == KV_SLOW)
+		t->error = 0;
 }
 
 static bool idle_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
@@ -140,6 +166,7 @@ void kv_trouble_tick(struct mc_kv *kv)
 	if (log.bypassed && kv->trouble[KV_NVME].error == 0)
 		kv_trouble_locked(kv, KV_NVME, -EIO);
 	find_stall_locked(kv);
+	find_slow_locked(kv, log.slow);
 	mc_mutex_unlock(&kv->lock);
 	for (unsigned i = 0; i < KV_TIERS; i++) {
 		const char *text;

@@ -124,6 +124,7 @@ static int open_log(struct mc_kv *kv, struct mc_err *err)
 	struct mc_kv_log_opts opts = {.dir = kv->opts.nvme_dir,
 		.capacity = kv->opts.nvme_capacity,
 		.io = kv->opts.io,
+		.slow_ms = kv->opts.slow_ms,
 		.probe_ms = (unsigned)(KV_STALL * kv->retry_ns / 1000000)};
 	struct mc_kv_log_replay replay;
 	int r;

@@ -36,6 +36,7 @@ struct mc_kv_opts {
 				   so long; in steps of 250 ms; 0 = 10,000 */
 	unsigned retry_ms;      /* a tier that failed is tried again after so long; 20 times that
 				   without an answer is a failure, too; 0 = 500 */
+	unsigned slow_ms;       /* an NVMe write or sync that takes longer is slow; 0 = 4,000 */
 	const struct mc_io *io; /* for NVMe; NULL = the real one */
 	void (*event)(void *ctx, const char *event, const char *text); /* as in store.h */
 	void *event_ctx;
