@@ -3,7 +3,7 @@
  * crash-disk IMAGE DIR STATES SEED [ROUND]. IMAGE holds an empty file system for sectors of 4 KiB,
  * DIR is empty.
  *
- * A round: a process works on both for a while, and what reaches the disk is recorded. Then 50
+ * A round: a process works on both for a while, and what reaches the disk is recorded. Then 10
  * points of the record are chosen, and at each what the disk may hold there: the file system is
  * mounted, both recover and are held against what had been acknowledged by then. After every fourth
  * of them the power goes again at a point of that recovery. Everything follows from the seed but
@@ -24,7 +24,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define ROUND 50 /* states */
+#define ROUND 10 /* states */
 
 struct run {
 	struct disk *disk;
@@ -186,11 +186,13 @@ static unsigned explore(unsigned n, uint64_t rng)
 static unsigned play_round(unsigned n, uint64_t *ret_ops)
 {
 	struct disk_opts o = {.image = run.image, .mountpoint = run.mountpoint};
+	enum crash_below below;
 	const char *why;
 	unsigned states;
 
 	copy_image(&run);
-	run.kv = crash_kv_new();
+	below = (enum crash_below)((run.seed + run.round) % CRASH_BELOW);
+	run.kv = crash_kv_new(below);
 	run.nvme = crash_nvme_new();
 	run.disk = disk_open(&o, &why);
 	if (run.disk == NULL) {
@@ -206,6 +208,7 @@ static unsigned play_round(unsigned n, uint64_t *ret_ops)
 	run.disk = NULL;
 	crash_kv_free(run.kv);
 	crash_nvme_free(run.nvme);
+	printf("%s round %u, KV over %s: ", run.type, run.round, crash_below_names[below]);
 	return states;
 }
 
@@ -232,9 +235,8 @@ int main(int argc, char **argv)
 		uint64_t ops;
 
 		states += play_round(n, &ops);
-		printf("%s round %u: %llu operations of the disk, %u states in %.1f s\n", run.type,
-			run.round, (unsigned long long)ops, states,
-			(double)(mc_now_ns() - start) / 1e9);
+		printf("%llu operations of the disk, %u states in %.1f s\n",
+			(unsigned long long)ops, states, (double)(mc_now_ns() - start) / 1e9);
 	}
 	return 0;
 }

@@ -28,8 +28,11 @@ struct op {
 };
 
 struct crash_kv {
+	enum crash_below below;
 	struct op ops[CLIENTS][OPS];
 };
+
+const char *const crash_below_names[CRASH_BELOW] = {"NVMe", "remote", "NVMe and remote"};
 
 struct client {
 	struct crash_kv *h;
@@ -66,7 +69,8 @@ static void note_event(void *ctx, const char *event, const char *text)
 	snprintf(last_event, sizeof(last_event), "%s: %s", event, text);
 }
 
-static void open_store(struct kv_fixture *x, const char *dir, const char *dram)
+static void open_store(
+	struct kv_fixture *x, const struct crash_kv *h, const char *dir, const char *dram)
 {
 	struct mc_err err = {0};
 	int r;
@@ -74,12 +78,19 @@ static void open_store(struct kv_fixture *x, const char *dir, const char *dram)
 	memset(x, 0, sizeof(*x));
 	snprintf(x->dram, sizeof(x->dram), "%s", dram);
 	snprintf(x->nvme, sizeof(x->nvme), "%s/kv", dir);
+	snprintf(x->remote_dir, sizeof(x->remote_dir), "%s/remote", dir);
 	x->opts = (struct mc_kv_opts){.dram_dir = x->dram,
 		.dram_capacity = UINT64_C(16) << 20,
-		.nvme_dir = x->nvme,
-		.nvme_capacity = UINT64_C(24) << 20,
 		.node = "00c0ffee",
 		.event = note_event};
+	if (h->below != CRASH_REMOTE) {
+		x->opts.nvme_dir = x->nvme;
+		x->opts.nvme_capacity = UINT64_C(24) << 20;
+	}
+	if (h->below != CRASH_NVME) {
+		kv_fixture_remote(x);
+		x->opts.ack = MC_KV_ACK_REMOTE;
+	}
 	last_event[0] = '\0';
 	r = mc_kv_open(&x->opts, &x->kv, &err);
 	if (r != 0)
@@ -93,9 +104,26 @@ static enum kv_deed_kind choose(struct client *c, unsigned key)
 	static const enum kv_deed_kind kinds[] = {KV_PUT, KV_PUT, KV_PUT, KV_SYNC, KV_SYNC, KV_SYNC,
 		KV_RENAME, KV_RENAME, KV_UNLINK, KV_OTHER};
 
-	if (!c->there[key])
-		return KV_PUT;
-	return kinds[crash_random(&c->rng) % (sizeof(kinds) / sizeof(*kinds))];
+	enum kv_deed_kind kind = kinds[crash_random(&c->rng) % (sizeof(kinds) / sizeof(*kinds))];
+
+	/* Without a journal both names of what is renamed may be found. */
+	return !c->there[key] || (kind == KV_RENAME && c->h->below == CRASH_REMOTE) ? KV_PUT : kind;
+}
+
+/* What is on the remote alone is copied, as between file systems: or it is brought here first. */
+static int rename_here(struct mc_kv *kv, const char *key, const char *to)
+{
+	int r;
+
+	while ((r = mc_kv_rename(kv, key, to, 0)) == -EXDEV) {
+		struct mc_kv_object *obj;
+
+		r = kv_open_object(kv, key, &obj);
+		if (r != 0)
+			return r;
+		mc_kv_object_put(obj);
+	}
+	return r;
 }
 
 static int do_deed(struct client *c, const struct kv_deed *d)
@@ -111,7 +139,7 @@ static int do_deed(struct client *c, const struct kv_deed *d)
 	case KV_SYNC:
 		return mc_kv_sync(c->kv, key);
 	case KV_RENAME:
-		return mc_kv_rename(c->kv, key, to, 0);
+		return rename_here(c->kv, key, to);
 	case KV_UNLINK:
 		return mc_kv_unlink(c->kv, key);
 	case KV_OTHER:
@@ -146,13 +174,14 @@ static void *client_main(void *arg)
 	return NULL;
 }
 
-struct crash_kv *crash_kv_new(void)
+struct crash_kv *crash_kv_new(enum crash_below below)
 {
 	struct crash_kv *h =
 		mmap(NULL, sizeof(*h), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (h == MAP_FAILED)
 		crash_die("no memory");
+	h->below = below;
 	return h;
 }
 
@@ -168,7 +197,7 @@ void crash_kv_work(
 	pthread_t threads[CLIENTS];
 	struct kv_fixture x;
 
-	open_store(&x, dir, dram);
+	open_store(&x, h, dir, dram);
 	for (unsigned i = 0; i < CLIENTS; i++) {
 		char key[32];
 
@@ -189,22 +218,34 @@ void crash_kv_work(
 
 /* ---- the judgement */
 
-static void judge_client(
-	struct crash_kv *h, unsigned client, uint64_t cut, const uint32_t found[KEYS])
+/* What a client had been told of its keys by then. The operation that was not answered, or NULL. */
+static const struct kv_deed *recall(
+	const struct crash_kv *h, unsigned client, uint64_t cut, struct kv_held keys[KEYS])
 {
-	struct kv_held keys[KEYS] = {{0}};
-	const struct kv_deed *open = NULL;
-	char text[512];
 	unsigned i;
 
 	for (i = 0; i < KEYS; i++)
 		kv_make_sure(&keys[i], 0);
-	for (i = 0; i < OPS && crash_acknowledged(&h->ops[client][i].span, cut); i++)
-		kv_acknowledge(keys, &h->ops[client][i].deed);
-	if (i < OPS && crash_begun(&h->ops[client][i].span, cut))
-		open = &h->ops[client][i].deed;
+	for (i = 0; i < OPS && crash_acknowledged(&h->ops[client][i].span, cut); i++) {
+		const struct kv_deed *d = &h->ops[client][i].deed;
+
+		kv_acknowledge(keys, d);
+		if (d->kind == KV_PUT && h->below != CRASH_NVME)
+			kv_make_sure(&keys[d->key], d->content);
+	}
+	return i < OPS && crash_begun(&h->ops[client][i].span, cut) ? &h->ops[client][i].deed
+								    : NULL;
+}
+
+static void judge_client(
+	const struct crash_kv *h, unsigned client, uint64_t cut, const uint32_t found[KEYS])
+{
+	struct kv_held keys[KEYS] = {{0}};
+	const struct kv_deed *open = recall(h, client, cut, keys);
+	char text[512];
+
 	if (!kv_judge(keys, KEYS, open, found, false, text))
-		crash_die("client %u after operation %u: %s", client, i, text);
+		crash_die("client %u: %s", client, text);
 }
 
 /* The content a key holds: one that was ever put by that client, whole. */
@@ -217,9 +258,11 @@ static uint32_t content_of(struct crash_kv *h, struct mc_kv *kv, unsigned client
 	int r;
 
 	key_name(client, key, name);
-	r = kv_open_object(kv, name, &obj);
+	r = kv_ask(kv, name, &attr);
 	if (r == -ENOENT)
 		return 0;
+	if (r == 0)
+		r = kv_open_object(kv, name, &obj);
 	if (r != 0)
 		crash_die("%s: does not open: %d; the store said: %s", name, r, last_event);
 	mc_kv_object_attr(obj, &attr);
@@ -292,6 +335,46 @@ static void wait_recovered(struct mc_kv *kv)
 	} while (s.recovering);
 }
 
+/* What the last put of a key left on the remote before it was acknowledged, 0 = nothing is known: a
+ * rename takes the copy away, and another one is made later. */
+static uint32_t put_there(const struct crash_kv *h, unsigned client, uint64_t cut, unsigned key)
+{
+	uint32_t content = 0;
+
+	for (unsigned i = 0; i < OPS && crash_begun(&h->ops[client][i].span, cut); i++) {
+		const struct op *op = &h->ops[client][i];
+		bool renamed =
+			op->deed.kind == KV_RENAME && (op->deed.key == key || op->deed.to == key);
+
+		if (op->deed.kind == KV_PUT && op->deed.key == key)
+			content = crash_acknowledged(&op->span, cut) ? op->deed.content : 0;
+		else if (renamed || (op->deed.kind == KV_UNLINK && op->deed.key == key))
+			content = 0;
+	}
+	return content;
+}
+
+/* It is there for a node that has nothing else. */
+static void check_remote_alone(struct crash_kv *h, const char *dir, const char *dram, uint64_t cut)
+{
+	enum crash_below below = h->below;
+	struct kv_fixture x;
+
+	h->below = CRASH_REMOTE;
+	open_store(&x, h, dir, dram);
+	h->below = below;
+	for (unsigned c = 0; c < CLIENTS; c++)
+		for (unsigned k = 0; k < KEYS; k++) {
+			uint32_t want = put_there(h, c, cut, k);
+
+			if (want != 0 && content_of(h, x.kv, c, k) != want)
+				crash_die("client %u key %u: %x is not on the remote", c, k, want);
+		}
+	if (mc_kv_close(x.kv, 20000) != 0)
+		crash_die("it does not close");
+	mc_remote_close(x.remote);
+}
+
 void crash_kv_check(struct crash_kv *h, const char *dir, const char *dram, uint64_t cut)
 {
 	uint64_t n = 0;
@@ -299,10 +382,12 @@ void crash_kv_check(struct crash_kv *h, const char *dir, const char *dram, uint6
 	struct kv_fixture x;
 	int r;
 
-	open_store(&x, dir, dram);
+	if (h->below == CRASH_BOTH)
+		check_remote_alone(h, dir, dram, cut);
+	open_store(&x, h, dir, dram);
 	wait_recovered(x.kv);
-	mc_kv_stats(x.kv, &s);
-	check_space(&x);
+	if (h->below != CRASH_REMOTE)
+		check_space(&x);
 	for (unsigned c = 0; c < CLIENTS; c++) {
 		uint32_t found[KEYS];
 
@@ -312,6 +397,7 @@ void crash_kv_check(struct crash_kv *h, const char *dir, const char *dram, uint6
 		}
 		judge_client(h, c, cut, found);
 	}
+	mc_kv_stats(x.kv, &s);
 	/* "usable": of an earlier check, before a second failure. */
 	if (s.objects != n && s.objects != n + 1)
 		crash_die("%llu objects, not %llu", (unsigned long long)s.objects,

@@ -8,9 +8,15 @@
 
 struct crash_kv; /* in memory that children share */
 
-struct crash_kv *crash_kv_new(void);
+/* What lies below memory; the remote is a directory on the same disk, where each put goes before it
+ * is acknowledged. */
+enum crash_below { CRASH_NVME, CRASH_REMOTE, CRASH_BOTH, CRASH_BELOW };
+extern const char *const crash_below_names[CRASH_BELOW];
+
+struct crash_kv *crash_kv_new(enum crash_below below);
 void crash_kv_free(struct crash_kv *h);
-/* In a child: opens the store in dir/kv and works on it. dram: where its DRAM tier lies. */
+/* In a child: opens the store in dir/kv, dir/remote, and works on it. dram: where its DRAM tier
+ * lies. */
 void crash_kv_work(
 	struct crash_kv *h, const struct disk *d, const char *dir, const char *dram, uint64_t seed);
 /* In a child: recovers, and ends with 1 when something is not as it has to be after cut. */

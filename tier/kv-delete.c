@@ -88,7 +88,7 @@ static int delete_now(struct mc_kv *kv, const char *key, const uint8_t version[1
 	kv_footer_done(&f);
 	r = same ? kv_remote_path(key, path) : 0;
 	if (r == 0 && same)
-		r = mc_remote_unlink(kv->opts.remote, path, NULL);
+		r = mc_remote_remove(kv->opts.remote, path, NULL);
 	return r == -ENOENT ? 0 : r;
 }
 

@@ -92,7 +92,8 @@ static int put_dir(struct mc_kv *kv, const char *key)
 		return r;
 	kv_footer_write(&meta, all);
 	pending = kv_delete_claim(kv, key);
-	r = mc_remote_put(kv->opts.remote, path, all, len, pending != NULL ? 0 : MC_PUT_EXCL, NULL);
+	r = mc_remote_put(kv->opts.remote, path, all, len,
+		(pending != NULL ? 0 : MC_PUT_EXCL) | MC_PUT_DURABLE, NULL);
 	if (r == -EEXIST)
 		r = 0;
 	kv_delete_release(kv, pending, r == 0);
@@ -149,7 +150,7 @@ int kv_remote_put(
 	r = put_dirs(kv, meta->key);
 	pending = kv_delete_claim(kv, meta->key);
 	if (r == 0)
-		r = mc_remote_put(kv->opts.remote, path, all, total, 0, NULL);
+		r = mc_remote_put(kv->opts.remote, path, all, total, MC_PUT_DURABLE, NULL);
 	kv_delete_release(kv, pending, r == 0);
 	if (mapped)
 		munmap(all, total);

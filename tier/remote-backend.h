@@ -24,6 +24,7 @@ struct mc_remote_counters {
 struct mc_remote_call {
 	const char *path;
 	const char *new_path; /* of rename, else NULL */
+	bool durable;         /* of unlink: on return */
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
 	struct mc_err *err;   /* may be NULL */
 };

@@ -287,7 +287,7 @@ int mc_dir_put(struct mc_backend *b, const struct mc_remote_call *c, const void 
 		r = publish(d, tmp, c->path, flags);
 	if (r < 0)
 		discard(d, tmp);
-	return r;
+	return r == 0 && (flags & MC_PUT_DURABLE) != 0 ? mc_dir_sync(b, c) : r;
 }
 
 /* Everything on the list now, as owned strings in *ret. */
@@ -349,4 +349,11 @@ int mc_dir_sync(struct mc_backend *b, const struct mc_remote_call *c)
 	mc_cond_broadcast(&ps->synced);
 	mc_mutex_unlock(&ps->lock);
 	return r;
+}
+
+int mc_dir_name_sync(struct mc_dir *d, const struct mc_remote_call *c)
+{
+	int r = mc_dir_name_made(d, c->path);
+
+	return r < 0 ? r : mc_dir_sync(&d->base, c);
 }

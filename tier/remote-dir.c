@@ -152,7 +152,7 @@ static int dir_unlink(struct mc_backend *b, const struct mc_remote_call *c)
 		return fd;
 	mc_dir_reads_forget(d, c->path, NULL);
 	if (unlinkat(fd, name, 0) == 0)
-		return 0;
+		return c->durable ? mc_dir_name_sync(d, c) : 0;
 	if (errno != EISDIR && errno != EPERM) /* POSIX says EPERM for a directory */
 		return -errno;
 	r = -errno;

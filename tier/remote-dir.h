@@ -67,5 +67,7 @@ int mc_dir_put(struct mc_backend *b, const struct mc_remote_call *c, const void 
 int mc_dir_sync(struct mc_backend *b, const struct mc_remote_call *c);
 /* A name was made: its directory goes on the list of those to sync, or is synced here. */
 int mc_dir_name_made(struct mc_dir *d, const char *path);
+/* What happened to the name of the call's path is durable on return. */
+int mc_dir_name_sync(struct mc_dir *d, const struct mc_remote_call *c);
 /* mkdir with parents; each new name is remembered for sync. */
 int mc_dir_mkdir(struct mc_backend *b, const struct mc_remote_call *c);

@@ -326,7 +326,11 @@ static int fault_unlink(struct mc_backend *b, const struct mc_remote_call *c)
 	struct verdict v;
 	int r = sync_begin(f, MC_FAULT_UNLINK, c, &v);
 
-	return r < 0 ? r : sync_end(&v, mc_remote_unlink(f->inner, c->path, c->err));
+	if (r == 0)
+		r = sync_end(&v,
+			c->durable ? mc_remote_remove(f->inner, c->path, c->err)
+				   : mc_remote_unlink(f->inner, c->path, c->err));
+	return r;
 }
 
 static int fault_rename(struct mc_backend *b, const struct mc_remote_call *c)

@@ -153,5 +153,6 @@ int mc_nfs_put(struct mc_backend *b, const struct mc_remote_call *c, const void 
 		remove_tmp(&p);
 		return r;
 	}
-	return mc_nfs_sync_note(&p, c->path);
+	r = mc_nfs_sync_note(&p, c->path);
+	return r == 0 && (flags & MC_PUT_DURABLE) != 0 ? mc_nfs_sync(b, c) : r;
 }

@@ -123,6 +123,13 @@ struct change {
 	int res;               /* why another member did not do it; 0 = all that are up did */
 };
 
+static int change_one(struct mc_remote *r, const struct mc_remote_call *c)
+{
+	if (c->new_path != NULL)
+		return mc_remote_rename(r, c->path, c->new_path, NULL);
+	return c->durable ? mc_remote_remove(r, c->path, NULL) : mc_remote_unlink(r, c->path, NULL);
+}
+
 /* Removes or renames on every member that is up: each may have a copy, also one that stood in for a
  * home. */
 static struct change change_all(struct mc_set *s, const struct mc_remote_call *c)
@@ -136,8 +143,7 @@ static struct change change_all(struct mc_set *s, const struct mc_remote_call *c
 		int res = -ENOTCONN;
 
 		if ((up & set_bit(m)) != 0) {
-			res = c->new_path == NULL ? mc_remote_unlink(r, c->path, NULL)
-						  : mc_remote_rename(r, c->path, c->new_path, NULL);
+			res = change_one(r, c);
 			set_outcome(m, res);
 		}
 		ch.done |= res == 0 ? set_bit(m) : 0;

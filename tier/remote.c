@@ -359,7 +359,8 @@ int mc_remote_put(struct mc_remote *r, const char *path, const void *buf, size_t
 	struct mc_remote_call c;
 	int res = call_begin(r, path, 0, err, &c);
 
-	assert((flags & ~(unsigned)MC_PUT_EXCL) == 0 && (buf != NULL || len == 0));
+	assert((flags & ~(unsigned)(MC_PUT_EXCL | MC_PUT_DURABLE)) == 0 &&
+		(buf != NULL || len == 0));
 	if (res < 0)
 		return res;
 	res = r->b->ops->put(r->b, &c, buf, len, flags);
@@ -421,6 +422,17 @@ int mc_remote_unlink(struct mc_remote *r, const char *path, struct mc_err *err)
 	int res = call_begin(r, path, CALL_QUICK, err, &c);
 
 	return res < 0 ? res : call_end(r, &c, r->b->ops->unlink(r->b, &c));
+}
+
+int mc_remote_remove(struct mc_remote *r, const char *path, struct mc_err *err)
+{
+	struct mc_remote_call c;
+	int res = call_begin(r, path, 0, err, &c);
+
+	if (res < 0)
+		return res;
+	c.durable = true;
+	return call_end(r, &c, r->b->ops->unlink(r->b, &c));
 }
 
 int mc_remote_rename(

@@ -119,9 +119,10 @@ int mc_remote_get(struct mc_remote *r, const char *path, size_t max, void **ret_
 /*
  * Publishes a whole object atomically and durably: temporary name under tmp/<node>/, data durable,
  * size checked, rename into place (parents are made). With MC_PUT_EXCL -EEXIST when the name
- * exists. A failure leaves the old object or none, never a part.
+ * exists. A failure leaves the old object or none, never a part. Its name is durable after
+ * mc_remote_sync, with MC_PUT_DURABLE on return; where that fails the object may be there.
  */
-enum { MC_PUT_EXCL = 1 };
+enum { MC_PUT_EXCL = 1, MC_PUT_DURABLE = 2 };
 int mc_remote_put(struct mc_remote *r, const char *path, const void *buf, size_t len,
 	unsigned flags, struct mc_err *err);
 /* Makes every rename and mkdir done by earlier calls durable (one sync for a batch, before what
@@ -134,6 +135,8 @@ int mc_remote_list(struct mc_remote *r, const char *path,
 int mc_remote_mkdir(struct mc_remote *r, const char *path, struct mc_err *err); /* with parents */
 int mc_remote_unlink(
 	struct mc_remote *r, const char *path, struct mc_err *err); /* file or empty dir */
+/* The same, durable on return. */
+int mc_remote_remove(struct mc_remote *r, const char *path, struct mc_err *err);
 /* Renames a file, over another if there is one; the new name's directory is there already. -ENOENT
  * when there is no such file. */
 int mc_remote_rename(
