@@ -64,15 +64,37 @@ static void mount_disk(struct run *r)
 		strerror(errno));
 }
 
-/* A process's io_uring may be taken apart later than the process. */
-static void unmount(const char *path)
+/* A process's io_uring may be taken apart later than the process. A file system that is still alive
+ * would be mounted again with what it remembers, over a disk that has another state. */
+static void unmount(const struct run *r)
 {
 	uint64_t deadline = mc_now_ns() + UINT64_C(60000000000);
 
-	while (umount(path) != 0) {
+	while (umount(r->dir) != 0) {
 		if (errno != EBUSY || mc_now_ns() > deadline)
-			crash_die("umount %s: %s", path, strerror(errno));
+			crash_die("umount %s: %s", r->dir, strerror(errno));
 		sched_yield();
+	}
+	while (disk_is_mounted(r->disk)) {
+		if (mc_now_ns() > deadline)
+			crash_die("%s is mounted elsewhere", disk_device(r->disk));
+		sched_yield();
+	}
+	/* What a power failure does to the DRAM tier. */
+	while (umount2(r->dram, UMOUNT_NOFOLLOW) != 0 && errno == EBUSY) {
+		if (mc_now_ns() > deadline)
+			crash_die("umount %s: %s", r->dram, strerror(errno));
+		sched_yield();
+	}
+}
+
+/* Whoever copies his mount namespace meanwhile, say with unshare, gets no copies of these mounts,
+ * and they end with this process. */
+static void make_mounts_private(void)
+{
+	if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
+		printf("needs a mount namespace: %s\n", strerror(errno));
+		exit(77);
 	}
 }
 
@@ -137,9 +159,7 @@ static bool on_disk(const TTest *test)
 	if (waitpid(pid, &status, 0) != pid)
 		crash_die("waitpid: %s", strerror(errno));
 	disk_pause(run.disk);
-	unmount(run.dir);
-	/* What a power failure does to the DRAM tier. */
-	umount2(run.dram, UMOUNT_NOFOLLOW);
+	unmount(&run);
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
@@ -150,36 +170,45 @@ static int ascending(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-static void expect(const char *what)
+/* A state of the disk: seed; again: the power went a second time, in its recovery. */
+static void show_state(uint64_t seed, bool again)
 {
-	if (!on_disk(check)) {
-		printf("%s: MC_SEED=%llu round %u state %u, after %llu operations of the disk%s\n",
-			run.type, (unsigned long long)run.seed, run.round, run.state,
-			(unsigned long long)cut_now, what);
-		exit(1);
-	}
+	if (again)
+		disk_show_again(run.disk, seed);
+	else
+		disk_show(run.disk, cut_now, seed);
+}
+
+static void expect_state(uint64_t seed, bool again)
+{
+	run.state++;
+	show_state(seed, again);
+	if (on_disk(check))
+		return;
+	printf("%s: MC_SEED=%llu round %u state %u, after %llu operations of the disk%s\n",
+		run.type, (unsigned long long)run.seed, run.round, run.state - 1,
+		(unsigned long long)cut_now, again ? ", and again in the recovery" : "");
+	show_state(seed, again);
+	printf("the same state once more %s\n",
+		on_disk(check) ? "is as it has to be" : "fails, too");
+	exit(1);
 }
 
 static unsigned explore(unsigned n, uint64_t rng)
 {
 	uint64_t cuts[ROUND], position = disk_position(run.disk);
-	unsigned states = 0;
 
 	for (unsigned i = 0; i < n; i++)
 		cuts[i] = crash_random(&rng) % (position + 1);
 	qsort(cuts, n, sizeof(*cuts), ascending);
-	for (unsigned i = 0; i < n && states < n; i++) {
+	run.state = 0;
+	for (unsigned i = 0; i < n && run.state < n; i++) {
 		cut_now = cuts[i];
-		run.state = states++;
-		disk_show(run.disk, cut_now, crash_random(&rng));
-		expect("");
-		if (i % 4 != 3 || states == n)
-			continue;
-		run.state = states++;
-		disk_show_again(run.disk, crash_random(&rng));
-		expect(", and again in the recovery");
+		expect_state(crash_random(&rng), false);
+		if (i % 4 == 3 && run.state < n)
+			expect_state(crash_random(&rng), true);
 	}
-	return states;
+	return run.state;
 }
 
 /* The states explored. *ret_ops: operations recorded. */
@@ -224,6 +253,7 @@ int main(int argc, char **argv)
 	snprintf(run.mountpoint, sizeof(run.mountpoint), "%s/fuse", argv[2]);
 	snprintf(run.dir, sizeof(run.dir), "%s/mnt", argv[2]);
 	snprintf(run.dram, sizeof(run.dram), "%s/dram", argv[2]);
+	make_mounts_private();
 	wanted = (unsigned)atoi(argv[3]);
 	run.seed = strtoull(argv[4], NULL, 10);
 	run.round = argc > 5 ? (unsigned)atoi(argv[5]) : 0;

@@ -237,9 +237,32 @@ static void renew_view(struct disk *d)
 	mc_mutex_unlock(&d->lock);
 }
 
+static bool is_cached(const struct disk *d)
+{
+	size_t pages = d->size / DISK_SECTOR;
+	void *map = mmap(NULL, d->size, PROT_READ, MAP_SHARED, d->loop_fd, 0);
+	unsigned char *there = malloc(pages);
+	bool any = false;
+
+	assert(map != MAP_FAILED && there != NULL && mincore(map, d->size, there) == 0);
+	for (size_t i = 0; i < pages; i++)
+		any |= (there[i] & 1) != 0;
+	munmap(map, d->size);
+	free(there);
+	return any;
+}
+
+/* BLKFLSBUF passes over pages that somebody has hold of at that moment. */
+static void forget_cached(const struct disk *d)
+{
+	do {
+		ioctl(d->loop_fd, BLKFLSBUF);
+	} while (is_cached(d));
+}
+
 static void set_record(struct disk *d, struct disk_log *log)
 {
-	ioctl(d->loop_fd, BLKFLSBUF);
+	forget_cached(d);
 	mc_mutex_lock(&d->lock);
 	d->record = log;
 	if (log != NULL) {
@@ -291,7 +314,7 @@ void disk_show_again(struct disk *d, uint64_t seed)
 	certain = disk_log_certain(l, cut);
 	disk_log_apply(l, 0, certain, d->view);
 	disk_log_tear(l, certain, cut, d->view, seed);
-	ioctl(d->loop_fd, BLKFLSBUF);
+	forget_cached(d);
 }
 
 /* ---- life */
@@ -345,6 +368,15 @@ void disk_forget(struct disk *d)
 const char *disk_device(const struct disk *d)
 {
 	return d->device;
+}
+
+bool disk_is_mounted(const struct disk *d)
+{
+	int fd = open(d->device, O_RDONLY | O_EXCL | O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	return fd < 0;
 }
 
 uint64_t disk_position(const struct disk *d)

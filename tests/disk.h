@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct disk;
@@ -25,6 +26,8 @@ void disk_close(struct disk *d);
 /* In a child that will not serve the disk. */
 void disk_forget(struct disk *d);
 const char *disk_device(const struct disk *d);
+/* Anywhere: a mount namespace that was copied has a file system that was unmounted here. */
+bool disk_is_mounted(const struct disk *d);
 /* Operations recorded; children see it move. */
 uint64_t disk_position(const struct disk *d);
 

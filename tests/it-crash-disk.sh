@@ -14,17 +14,20 @@ program=${MC_BUILD:-build}/tests/crash-disk
 
 skip() { echo "$*"; exit 77; }
 
-# Whatever is mounted below DIR, newest first; the disk itself goes with its process.
-unmount_below()
+# Others copy their mount namespace all the time: a mount that is in such a copy outlives its umount.
+copy_namespaces()
 {
-	awk -v d="$1/" 'index($2, d) == 1 { print $2 }' /proc/self/mounts | tac |
-		while read -r path; do umount -l "$path"; done
+	while [ ! -e "$tmp/end" ]; do
+		unshare --mount --propagation private sleep 0.3
+	done
 }
 
+# The disk and its mounts go with their process.
 cleanup()
 {
-	unmount_below "$tmp"
-	rm -rf "$tmp"/ext4* "$tmp"/xfs*
+	touch "$tmp/end"
+	wait
+	rm -rf "$tmp/end" "$tmp"/ext4* "$tmp"/xfs*
 	[ -n "${MC_TMP:-}" ] || rmdir "$tmp"
 }
 
@@ -39,6 +42,7 @@ for type in ext4 xfs; do
 	! command -v "mkfs.$type" >/dev/null || kinds+=("$type")
 done
 [ ${#kinds[@]} -gt 0 ] || skip 'neither mkfs.ext4 nor mkfs.xfs is installed'
+copy_namespaces &
 for type in "${kinds[@]}"; do
 	case $type in
 	ext4)
