@@ -16,6 +16,10 @@ void mc_rev_path(char out[MC_REV_PATH], const struct mc_rev_name *rev, const cha
 /* Makes rev the latest of its model. */
 int mc_catalogue_put_latest(struct mc_catalogue *c, const struct mc_rev_name *rev,
 	const uint8_t id[MC_SHA256_SIZE], struct mc_err *err);
+/* The READY revision of the model that was published last, of those other than `not` (or NULL), as
+ * its rev; -ENOENT: there is none. */
+int mc_catalogue_newest(
+	struct mc_catalogue *c, const char * not, struct mc_rev_name *model, struct mc_err *err);
 /* The id in manifest.id, whether the revision is READY or not. */
 int mc_catalogue_read_id(struct mc_catalogue *c, const struct mc_rev_name *rev,
 	uint8_t ret[MC_SHA256_SIZE], struct mc_err *err);

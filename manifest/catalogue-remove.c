@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The search for the revision published last but one. */
+/* The search for the revision published last. */
 struct search {
 	struct mc_catalogue *c;
-	const struct mc_rev_name * not ;
+	const char * not ;
 	struct mc_rev_name best; /* rev "" = none yet */
 	struct mc_remote_attr best_attr;
 };
@@ -24,12 +24,12 @@ static bool newer(const struct mc_remote_attr *a, const struct mc_remote_attr *b
 static int consider(void *ctx, const char *rev)
 {
 	struct search *s = ctx;
-	struct mc_rev_name name = *s->not ;
+	struct mc_rev_name name = s->best;
 	struct mc_remote_attr attr;
 	char path[MC_REV_PATH];
 	int r;
 
-	if (strcmp(rev, s->not ->rev) == 0)
+	if (s->not != NULL && strcmp(rev, s->not ) == 0)
 		return 0;
 	strcpy(name.rev, rev);
 	mc_rev_path(path, &name, "manifest.json");
@@ -43,22 +43,38 @@ static int consider(void *ctx, const char *rev)
 	return 0;
 }
 
+int mc_catalogue_newest(
+	struct mc_catalogue *c, const char * not, struct mc_rev_name *model, struct mc_err *err)
+{
+	struct search s = {.c = c, .not = not, .best = *model};
+	int r;
+
+	s.best.rev[0] = '\0';
+	r = mc_catalogue_revisions(c, model, consider, &s, err);
+	if (r < 0)
+		return r;
+	if (s.best.rev[0] == '\0')
+		return -ENOENT;
+	*model = s.best;
+	return 0;
+}
+
 /* Makes the revision published before rev the latest, or none when there is no other. */
 static int step_back(struct mc_catalogue *c, const struct mc_rev_name *rev, struct mc_err *err)
 {
-	struct search s = {.c = c, .not = rev};
+	struct mc_rev_name before = *rev;
 	uint8_t id[MC_SHA256_SIZE];
 	char path[MC_REV_PATH];
-	int r = mc_catalogue_revisions(c, rev, consider, &s, err);
+	int r = mc_catalogue_newest(c, rev->rev, &before, err);
 
-	if (r == 0 && s.best.rev[0] == '\0') {
+	if (r == -ENOENT) {
 		snprintf(path, sizeof(path), "checkpoints/%s/%s/latest", rev->org, rev->model);
 		r = mc_remote_unlink(c->remote, path, err);
 		return r == -ENOENT ? 0 : r;
 	}
 	if (r == 0)
-		r = mc_catalogue_id(c, &s.best, id, err);
-	return r < 0 ? r : mc_catalogue_put_latest(c, &s.best, id, err);
+		r = mc_catalogue_id(c, &before, id, err);
+	return r < 0 ? r : mc_catalogue_put_latest(c, &before, id, err);
 }
 
 /* Directories that are empty now; what is in use stays. */

@@ -2,7 +2,7 @@
  * What the parts of a verification or repair share (manifest/ only; the door is verify.h).
  *
  * Who does what: verify.c the run; -parts what there is to look at; -copies the copies of one
- * chunk; -revision the manifest and its id.
+ * chunk; -revision the manifest and its id; -latest the pointer of the model.
  *
  * Invariants
  * 1. What is put back was hashed in this run, after its last change in memory.
@@ -71,3 +71,6 @@ int verify_find_manifest(struct verify *v, struct verify_revision *ret, struct m
 void verify_revision_done(struct verify_revision *rev);
 /* Every copy of both must be the same; repairs those that are not, if it should. */
 int verify_manifest(struct verify *v, const struct verify_revision *rev, struct mc_err *err);
+
+/* ---- verify-latest.c: the same for the model's pointer to its latest revision */
+int verify_latest(struct verify *v, const struct mc_rev_name *model, struct mc_err *err);

@@ -169,6 +169,8 @@ static int run(struct verify *v, const struct verify_revision *rev, struct mc_ve
 	/* The manifest makes the revision READY: it comes last. */
 	if (r == 0 && rev != NULL)
 		r = verify_manifest(v, rev, err);
+	if (r == 0 && rev != NULL)
+		r = verify_latest(v, rev->name, err);
 	if (r == 0)
 		r = sync_repaired(v, err);
 	if (r == 0)

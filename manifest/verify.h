@@ -30,7 +30,8 @@ struct mc_verify_result {
 	uint64_t copies;  /* of them that there should be */
 	uint64_t checked; /* copies whose content was read */
 	uint64_t bytes;   /* of those */
-	uint64_t damaged; /* copies missing, of another size, or with wrong bytes; manifests, too */
+	uint64_t damaged; /* copies missing, of another size, or with wrong bytes; manifests and
+			     pointers, too */
 	uint64_t repaired, repaired_bytes; /* of those: put back and read again */
 	uint64_t fetched_bytes;            /* read from elsewhere because no copy was good */
 };
@@ -42,7 +43,7 @@ struct mc_verify_result {
 int mc_verify(struct mc_remote *r, struct mc_manifest *m, const struct mc_verify_opts *opts,
 	struct mc_verify_result *ret, struct mc_err *err);
 
-/* The same for a revision with its manifest, of which one good copy is needed: errors as those of
- * mc_catalogue_load when there is none. */
+/* The same for a revision with its manifest and the pointer to the latest; of the manifest one good
+ * copy is needed: errors as those of mc_catalogue_load when there is none. */
 int mc_verify_revision(struct mc_remote *r, const struct mc_rev_name *rev,
 	const struct mc_verify_opts *opts, struct mc_verify_result *ret, struct mc_err *err);

@@ -262,6 +262,48 @@ START_TEST(another_revision_of_the_same_name_is_never_overwritten)
 }
 END_TEST
 
+START_TEST(the_pointer_to_the_latest_is_checked_and_repaired_on_every_remote)
+{
+	struct mc_import_result imported;
+	struct mc_verify_result res;
+	struct mc_err err = {0};
+	struct tree t;
+
+	fill(&t, "ab", 2);
+	tree_shell(&t, "echo more > src/f1");
+	ck_assert_msg(tree_import(&t, "v2", &imported, &err) == 0, "%s", err.text);
+	tree_shell(&t, "cp a/checkpoints/o/m/latest newest; cp a.good/checkpoints/o/m/latest old");
+	ck_assert_int_eq(verify(&t, &res), 0);
+	ck_assert_uint_eq(res.damaged, 0);
+	/* Missing; of the wrong form; of an id that is not the revision's. */
+	tree_shell(&t, "rm a/checkpoints/o/m/latest; echo x > b/checkpoints/o/m/latest");
+	ck_assert_int_eq(verify(&t, &res), 0);
+	ck_assert_uint_eq(res.damaged, 2);
+	ck_assert_ptr_nonnull(strstr(told.text, "o/m/latest: dir:"));
+	ck_assert_int_eq(repair(&t, &res), 0);
+	ck_assert_uint_eq(res.repaired, 2);
+	tree_shell(&t, "for d in a b; do cmp newest $d/checkpoints/o/m/latest || exit; done");
+	tree_shell(&t, "sed -i 's/^../00/' b/checkpoints/o/m/latest");
+	ck_assert_int_eq(run(&t, (struct mc_verify_opts){.only = "a"}, &res), 0);
+	ck_assert_uint_eq(res.damaged, 0);
+	ck_assert_int_eq(repair(&t, &res), 0);
+	ck_assert_uint_eq(res.repaired, 1);
+	ck_assert_ptr_nonnull(strstr(told.text, "has another id than v2"));
+	/* One that names what is gone, and copies that differ. */
+	tree_shell(&t, "sed -i 's/v2/v3/' a/checkpoints/o/m/latest");
+	ck_assert_int_eq(repair(&t, &res), 0);
+	ck_assert_uint_eq(res.repaired, 1);
+	ck_assert_ptr_nonnull(strstr(told.text, "names v3, which is not there"));
+	tree_shell(&t, "cp old b/checkpoints/o/m/latest");
+	ck_assert_int_eq(repair(&t, &res), 0);
+	ck_assert_uint_eq(res.repaired, 1);
+	tree_shell(&t, "cmp a/checkpoints/o/m/latest b/checkpoints/o/m/latest");
+	ck_assert_int_eq(verify(&t, &res), 0);
+	ck_assert_uint_eq(res.damaged, 0);
+	tree_close(&t);
+}
+END_TEST
+
 START_TEST(one_of_the_remotes_can_be_verified_alone)
 {
 	struct mc_verify_result res;
@@ -321,5 +363,6 @@ SUITE_MAIN("repair", a_bad_copy_beside_a_good_one_is_found_and_only_it_is_writte
 	what_no_copy_has_right_is_named_and_comes_from_elsewhere, a_changed_source_repairs_nothing,
 	manifest_and_id_are_repaired_even_if_each_is_good_on_another_remote,
 	another_revision_of_the_same_name_is_never_overwritten,
+	the_pointer_to_the_latest_is_checked_and_repaired_on_every_remote,
 	one_of_the_remotes_can_be_verified_alone, a_remote_that_is_away_ends_the_work_and_is_named,
 	a_changed_file_taken_by_reference_is_named_and_left)
