@@ -110,7 +110,7 @@ daemon()
 	start
 }
 
-pause() { read -rt "0.$((RANDOM % 7 + 1))" <> <(:) || :; }
+pause() { mount_pause "0.$((RANDOM % 7 + 1))"; }
 pick() { local all=("$@"); choice=${all[RANDOM % $#]}; }
 
 mkdir "$MC_TMP/source"

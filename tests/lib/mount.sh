@@ -15,6 +15,7 @@
 #   proxy_bytes DIR       bytes that went through it to the client so far
 #   check NAME [ARG...]   one check of mount_checks.py on $MC_TMP/source and the mounted revision
 #   trouble NAME [ARG...] the same with trouble_checks.py
+#   mount_pause SECONDS   waits that long; for the loops of those who wait for something
 #   fact TEXT             says what is being shown now; docs/SEMANTICS.md refers to these texts
 #   logged TEXT...        fails unless a line of the log holds all the texts
 #   unlogged TEXT         fails if a line of the log holds the text
@@ -24,6 +25,7 @@ mooncakefs=$MC_BUILD/mooncakefs
 mnt=$MC_TMP/mnt
 mount_pid=
 proxy_pids=()
+exec {mount_never}<> <(:)
 remote=dir:$MC_TMP/remote
 
 mount_need()
@@ -35,6 +37,10 @@ mount_need()
 	mkdir -p "$mnt" "$MC_TMP/remote"
 	trap mount_clean EXIT
 }
+
+# One descriptor for all of them: bash mixes up a child with the process behind an earlier <(:) that
+# had its pid.
+mount_pause() { read -rt "$1" -u "$mount_never" || :; }
 
 mount_clean()
 {
@@ -87,7 +93,7 @@ mount_start()
 			mount_pid=
 			return 1
 		fi
-		read -rt 0.05 <> <(:) || :
+		mount_pause 0.05
 	done
 	echo 'not mounted after 30 s'
 	cat "$MC_TMP/log"
@@ -121,7 +127,7 @@ proxy_start()
 	proxy_pids+=($!)
 	until [ -s "$1/port" ]; do
 		kill -0 "${proxy_pids[-1]}" || fail 'the proxy'
-		read -rt 0.05 <> <(:) || :
+		mount_pause 0.05
 	done
 	proxy_url=${2/nfsport=$port/nfsport=$(cat "$1/port")}
 }
@@ -161,7 +167,7 @@ await_log()
 
 	until grep -qF -- "$1" "$MC_TMP/log"; do
 		[ $SECONDS -lt $deadline ] || fail "not in the log: $1"
-		read -rt 0.05 <> <(:) || :
+		mount_pause 0.05
 	done
 }
 

@@ -28,7 +28,7 @@
 #define READERS 6
 #define KV_CLIENTS 2
 #define BURST 200     /* reads of one open file */
-#define KEYS 1500     /* KV objects; each has one client */
+#define KEYS 8000     /* KV objects; each has one client */
 #define HOT (6 * MIB) /* where most reads of a file go; it moves */
 #define HOT_SHARE 94  /* of 100 reads */
 
