@@ -214,6 +214,9 @@ void set_mark(struct set_member *m, const char *path, enum set_note_kind kind, u
 /* [blocks] Learns what other members say that m missed. 0, or why one of them could not be asked.
  */
 int set_look(struct set_member *m);
+/* [blocks] Learns what m says that others missed, before it is up: what both sides of a partition
+ * wrote is known as such before any of it is mended. */
+void set_look_there(struct set_member *m);
 
 /* ---- remote-set-mend.c */
 /* When the next note of m is due; UINT64_MAX: none is, or m is fenced. */

@@ -192,6 +192,7 @@ static void join(struct set_member *m)
 	struct mc_set *s = m->set;
 
 	set_look(m);
+	set_look_there(m);
 	mc_mutex_lock(&s->lock);
 	m->up = true;
 	atomic_fetch_add(&s->counters->reconnects, m->n_fenced > 0);

@@ -4,8 +4,10 @@
  *
  * 1. A copy is replaced only by one whose bytes were checked, or, where the path does not say what
  *    they must be, when the member missed a put, or has none.
- * 2. What is removed here was removed by a user: while another member has the object, it is copied
- *    instead.
+ * 2. What is removed here was removed by a user: while another member has the object, or missed a
+ *    put to this one, it is copied instead.
+ * 3. Where every copy was missed by somebody, two sides of a partition wrote. All nodes choose the
+ *    same of them, whatever has been mended so far: see is_better.
  */
 #include "tier/remote-set-impl.h"
 
@@ -112,6 +114,73 @@ static int own_copy(struct set_member *m, const char *path, void **ret_buf, size
 	return mc_remote_get(atomic_load(&m->remote), path, OBJECT_MAX, ret_buf, ret_len, NULL);
 }
 
+/* Whether the files of a path belong together with those of others beside it: a revision's. */
+static bool is_of_revision(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return strncmp(path, "checkpoints/", 12) == 0 && slash != NULL &&
+		strcmp(slash, "/latest") != 0;
+}
+
+/* A copy of what both sides of a partition wrote. */
+struct side {
+	struct set_member *member;
+	struct mc_remote_attr attr;
+};
+
+/* The one that was written last; of a revision, whose parts must not be mixed, always that of the
+ * same member. */
+static bool is_better(const char *path, const struct side *a, const struct side *b)
+{
+	if (!is_of_revision(path) && set_is_newer(&a->attr, &b->attr))
+		return true;
+	if (!is_of_revision(path) && set_is_newer(&b->attr, &a->attr))
+		return false;
+	return strcmp(a->member->id, b->member->id) < 0;
+}
+
+/* The member of those in `from` whose copy is to stay, NULL: none has one. */
+static struct set_member *choose_side(struct mc_set *s, const char *path, unsigned from)
+{
+	struct side best = {0};
+
+	for (unsigned i = 0; i < s->n; i++) {
+		struct side one = {.member = &s->members[i]};
+
+		if ((from & 1u << i) != 0 &&
+			mc_remote_stat(atomic_load(&one.member->remote), path, &one.attr, NULL) ==
+				0 &&
+			(best.member == NULL || is_better(path, &one, &best)))
+			best = one;
+	}
+	return best.member;
+}
+
+/* Of what both sides of a partition wrote, what m is to have, unless that is bad. 0 with it,
+ * -ENOENT: m has it, or none; -errno. All members must be up. */
+static int fetch_side(
+	struct set_member *m, const char *path, unsigned others, void **ret_buf, size_t *ret_len)
+{
+	unsigned from = others | set_bit(m);
+	struct set_member *side;
+
+	if (from != (1u << m->set->n) - 1)
+		return -EAGAIN;
+	while ((side = choose_side(m->set, path, from)) != NULL) {
+		int r = own_copy(side, path, ret_buf, ret_len);
+
+		if (r < 0)
+			return r == -ENOENT ? -EAGAIN : r;
+		if (set_check_bytes(path, *ret_buf, *ret_len) >= 0)
+			return side == m ? -ENOENT : 0;
+		free(*ret_buf);
+		*ret_buf = NULL;
+		from &= ~set_bit(side);
+	}
+	return -ENOENT;
+}
+
 int set_bring(struct set_member *m, const char *path, enum set_note_kind kind, unsigned others,
 	uint64_t *ret_bytes)
 {
@@ -129,10 +198,12 @@ int set_bring(struct set_member *m, const char *path, enum set_note_kind kind, u
 	if (own_is == 1 && kind == SET_CHECK)
 		return 0;
 	r = set_fetch_good(s, path, others, &good, &good_len);
-	if (r == -ENOENT) /* removed meanwhile, or only on a member that is away */
-		return kind == SET_CHECK || (others | set_bit(m)) == (1u << s->n) - 1 ? 0 : -EAGAIN;
+	if (r == -ENOENT && kind == SET_CHECK)
+		return 0;
+	if (r == -ENOENT) /* removed meanwhile, or only on a member that is away, or old, too */
+		r = fetch_side(m, path, others, &good, &good_len);
 	if (r < 0)
-		return r;
+		return r == -ENOENT ? 0 : r;
 	if (has == 0 && own_len == good_len && memcmp(own, good, own_len) == 0)
 		return 0;
 	r = mc_remote_put(atomic_load(&m->remote), path, good, good_len, 0, NULL);
@@ -217,6 +288,22 @@ static void put_off(struct set_member *m, const char *path, int res)
 	mc_mutex_unlock(&s->lock);
 }
 
+/* Whether another member missed a put of path, which m then has. */
+static bool others_missed(struct set_member *m, const char *path)
+{
+	struct mc_set *s = m->set;
+	bool found = false;
+
+	mc_mutex_lock(&s->lock);
+	for (unsigned i = 0; i < s->n; i++) {
+		const struct set_note *n = set_note_find_locked(s, &s->members[i], path);
+
+		found |= i != m->index && n != NULL && n->kind == SET_MISSED;
+	}
+	mc_mutex_unlock(&s->lock);
+	return found;
+}
+
 bool set_mend_one(struct set_member *m)
 {
 	struct mc_set *s = m->set;
@@ -230,7 +317,9 @@ bool set_mend_one(struct set_member *m)
 		return false;
 	set_gate_mend(s, path);
 	others = set_up(s) & ~set_bit(m);
-	if (kind == SET_GONE && others != 0 && !others_have(m, path, others))
+	if (kind == SET_GONE && others_missed(m, path))
+		r = 0;
+	else if (kind == SET_GONE && others != 0 && !others_have(m, path, others))
 		r = set_remove_copy(m, path);
 	else if (others != 0)
 		r = set_bring(m, path, kind, others, &bytes);

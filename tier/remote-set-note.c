@@ -176,35 +176,43 @@ static void look_at(struct set_member *m, struct mc_remote *from, const char *na
 	}
 }
 
+/* What `o` says that m missed. *l is scratch; its n and more are the outcome. */
+static int ask_about(struct set_member *m, struct set_member *o, struct look *l)
+{
+	struct mc_remote *from = atomic_load(&o->remote);
+	char dir[64];
+	int r;
+
+	*l = (struct look){0};
+	snprintf(dir, sizeof(dir), "missed/%s", m->id);
+	r = mc_remote_list(from, dir, look_each, l, NULL);
+	set_outcome(o, r);
+	for (unsigned k = 0; k < l->n; k++) {
+		look_at(m, from, l->names[k]);
+		free(l->names[k]);
+	}
+	return r == -ENOENT ? 0 : r;
+}
+
 int set_look(struct set_member *m)
 {
 	struct mc_set *s = m->set;
 	struct look *l = calloc(1, sizeof(*l));
 	unsigned up = set_up(s), found = 0;
 	bool more = false;
-	char dir[64];
 	int res = 0;
 
 	if (l == NULL)
 		return -ENOMEM;
-	snprintf(dir, sizeof(dir), "missed/%s", m->id);
 	for (unsigned i = 0; i < s->n; i++) {
-		struct set_member *o = &s->members[i];
-		struct mc_remote *from = atomic_load(&o->remote);
 		int r;
 
-		if ((up & 1u << i) == 0 || o == m)
+		if ((up & 1u << i) == 0 || i == m->index)
 			continue;
-		*l = (struct look){0};
-		r = mc_remote_list(from, dir, look_each, l, NULL);
-		set_outcome(o, r);
+		r = ask_about(m, &s->members[i], l);
 		found += l->n;
-		for (unsigned k = 0; k < l->n; k++) {
-			look_at(m, from, l->names[k]);
-			free(l->names[k]);
-		}
 		more |= l->more;
-		if (r < 0 && r != -ENOENT)
+		if (r < 0)
 			res = r;
 	}
 	free(l);
@@ -212,4 +220,15 @@ int set_look(struct set_member *m)
 	m->overflow = more || (m->overflow && (found > 0 || res < 0 || m->notes.n > 0));
 	mc_mutex_unlock(&s->lock);
 	return res;
+}
+
+void set_look_there(struct set_member *m)
+{
+	struct mc_set *s = m->set;
+	struct look *l = calloc(1, sizeof(*l));
+
+	for (unsigned i = 0; i < s->n && l != NULL; i++)
+		if (i != m->index)
+			ask_about(&s->members[i], m, l);
+	free(l);
 }
