@@ -217,5 +217,36 @@ def check_changes(a, b):
         os.close(fd)
 
 
+# Two sides of a partition; each has one of two remotes.
+
+SIDE_KEYS = [(f"shared{i}", size) for i, size in enumerate((10, 1000, 65536, MIB, 3 * MIB, 12 * MIB) * 2)]
+
+
+def check_side(kv, side):
+    """What one side puts: keys that the other one puts, too, and keys of its own; each is acknowledged."""
+    for name, size in SIDE_KEYS + [(f"only{side}-{size}", size) for size in (10, MIB, 12 * MIB)]:
+        put(f"{kv}/{name}", body(name, size + int(side), int(side)))
+        expect(name, read(f"{kv}/{name}") == body(name, size + int(side), int(side)), True)
+
+
+def check_sides(a, b):
+    """Afterwards: what one of them put is there; of what both put one whole version, the same for both."""
+    for side in (1, 2):
+        for size in (10, MIB, 12 * MIB):
+            name = f"only{side}-{size}"
+            for kv in (a, b):
+                until(f"{kv}/{name}", lambda k=kv, n=name, z=size, s=side: read(f"{k}/{n}") == body(n, z + s, s))
+    for name, size in SIDE_KEYS:
+        may_be = [body(name, size + side, side) for side in (1, 2)]
+
+        def agree(name=name, may_be=may_be):
+            seen = read(f"{a}/{name}"), read(f"{b}/{name}")
+            for got in seen:
+                expect(f"{name}: whole", got in may_be or got == "EIO", True)
+            return seen[0] == seen[1] and seen[0] in may_be
+
+        until(f"{name}: one version", agree)
+
+
 if __name__ == "__main__":
     checks.main(globals())

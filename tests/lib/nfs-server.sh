@@ -6,6 +6,7 @@
 #   nfs_stop DIR      stop it and wait for the process; nothing is done if it does not run
 #   nfs_kill DIR      the same by SIGKILL: what a crash of the server leaves
 #   nfs_restart DIR   start it again on the ports it had, over the same data
+#   nfs_address       the address that servers listen at, 127.0.0.1 when it is not set
 #   nfs_stop_all      stop what this shell started; installed as the EXIT trap by nfs_trap
 #
 # DIR must be on a file system with file handles that the server takes: ext4, XFS, btrfs; not
@@ -37,7 +38,7 @@ nfs_write_conf()
 	NFS_CORE_PARAM {
 		NFS_Port = $port; MNT_Port = $mount_port;
 		NLM_Port = $((mount_port + 1)); RQUOTA_Port = $((mount_port + 2));
-		Bind_addr = 127.0.0.1; Protocols = 3, 4; mount_path_pseudo = true;
+		Bind_addr = ${nfs_address:-127.0.0.1}; Protocols = 3, 4; mount_path_pseudo = true;
 		Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; $flusher
 	}
 	NFSV4 {
