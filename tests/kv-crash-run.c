@@ -16,9 +16,11 @@
 #define MIB (UINT64_C(1) << 20)
 
 static const char *const step_names[STEPS] = {"put a", "put b", "rename a b", "rename b a",
-	"remove a", "remove b", "fsync a", "fsync b", "flush", "evict a", "evict b", "seal",
-	"reclaim", "restart"};
+	"remove a", "remove b", "fsync a", "fsync b", "flush", "evict a", "evict b", "drop a",
+	"drop b", "seal", "reclaim", "restart"};
 static const char *const keys[2] = {"a", "b"};
+
+static const char *const remotes[KV_REMOTES] = {"", ", remote first", ", remote last"};
 
 const char *const kv_crash_names[CRASHES] = {"power", "kill", "kill and reboot"};
 
@@ -108,7 +110,8 @@ static int do_restart(struct run *r)
 /* The deed that a step is, or KV_OTHER; false: it would do nothing. */
 static bool deed_of(const struct kv_told *t, enum kv_step s, struct kv_deed *ret)
 {
-	unsigned k = s == PUT_B || s == RENAME_BA || s == REMOVE_B || s == FSYNC_B || s == EVICT_B;
+	unsigned k = s == PUT_B || s == RENAME_BA || s == REMOVE_B || s == FSYNC_B ||
+		s == EVICT_B || s == DROP_B;
 
 	*ret = (struct kv_deed){.kind = KV_OTHER, .key = k, .to = !k, .content = t->next};
 	if (s == PUT_A || s == PUT_B)
@@ -125,6 +128,7 @@ static bool deed_of(const struct kv_told *t, enum kv_step s, struct kv_deed *ret
 static int do_step(struct run *r, enum kv_step s, const struct kv_deed *d)
 {
 	struct mc_kv *kv = r->x.kv;
+	const char *why;
 	int res;
 
 	switch (s) {
@@ -145,6 +149,10 @@ static int do_step(struct run *r, enum kv_step s, const struct kv_deed *d)
 	case EVICT_A:
 	case EVICT_B:
 		res = mc_kv_evict(kv, keys[d->key]);
+		return res == -ENOENT || res == -EBUSY ? 0 : res;
+	case DROP_A:
+	case DROP_B:
+		res = mc_kv_evict_from(kv, keys[d->key], MC_TIER_NVME, &why);
 		return res == -ENOENT || res == -EBUSY ? 0 : res;
 	case SEAL:
 		return mc_kv_log_seal(kv->log);
@@ -217,7 +225,7 @@ static void play(struct run *r, const struct kv_sequence *s)
 	kv_make_sure(&t->held[0], 0);
 	kv_make_sure(&t->held[1], 0);
 	t->next = 1;
-	if (s->remote)
+	if (s->remote != KV_REMOTE_NEVER)
 		open_remote(r);
 	if (open_run(r) != 0)
 		r->over = true;
@@ -328,15 +336,22 @@ static void check_space(struct run *r, const char *where)
 	ck_assert_msg(log.used == bytes, "%s: used", where);
 }
 
-/* It works: what is put now is there after another start, what is removed is not, the rest stays.
- */
-static void check_works(struct run *r, uint32_t found[2], const char *where)
+/* It works: what is put now is there after another start, what is removed, or replaced and removed,
+ * is not, the rest stays. */
+static void check_works(
+	struct run *r, const struct kv_sequence *s, uint32_t found[2], const char *where)
 {
 	ck_assert_msg(kv_put(r->x.kv, "c", 3000, 77, 0) == 0, "%s: put", where);
 	ck_assert_msg(mc_kv_sync(r->x.kv, "c") == 0, "%s: sync", where);
 	if (found[0] != 0)
 		ck_assert_msg(mc_kv_unlink(r->x.kv, keys[0]) == 0, "%s: remove", where);
 	found[0] = 0;
+	if (found[1] != 0 && s->remote == KV_REMOTE_LAST) {
+		ck_assert_msg(kv_put(r->x.kv, keys[1], 3000, 78, 0) == 0, "%s: replace", where);
+		ck_assert_msg(mc_kv_sync(r->x.kv, keys[1]) == 0, "%s: sync", where);
+		ck_assert_msg(mc_kv_unlink(r->x.kv, keys[1]) == 0, "%s: remove", where);
+		found[1] = 0;
+	}
 	ck_assert_msg(mc_kv_close(r->x.kv, 20000) == 0, "%s: close", where);
 	r->x.kv = NULL;
 	kv_fixture_forget_dram(&r->x);
@@ -357,7 +372,7 @@ static void check(struct run *r, const struct kv_sequence *s, const char *where)
 	char text[512];
 
 	t->at = 0;
-	if (s->remote && r->x.remote == NULL)
+	if (s->remote != KV_REMOTE_NEVER && r->x.remote == NULL)
 		open_remote(r);
 	ck_assert_msg(open_run(r) == 0, "%s: no recovery", where);
 	check_space(r, where);
@@ -366,13 +381,13 @@ static void check(struct run *r, const struct kv_sequence *s, const char *where)
 	ck_assert_msg(
 		kv_judge(t->held, 2, t->has_open ? &t->open : NULL, found, s->crash == KILL, text),
 		"%s: %s", where, text);
-	check_works(r, found, where);
+	check_works(r, s, found, where);
 }
 
 static void describe(const struct kv_sequence *s, uint64_t at, char *ret, size_t cap)
 {
 	size_t len = (size_t)snprintf(ret, cap, "MC_SEED=%u %s%s, call %u of %s", kv_crash_seed(),
-		kv_crash_names[s->crash], s->remote ? ", remote" : "", (unsigned)at,
+		kv_crash_names[s->crash], remotes[s->remote], (unsigned)at,
 		s->full ? "full" : "empty");
 
 	for (unsigned i = 0; i < s->n; i++)
@@ -388,7 +403,7 @@ void kv_crash_explore(const struct kv_sequence *s, uint64_t at, struct kv_told *
 	describe(s, at, where, sizeof(where));
 	*t = (struct kv_told){.at = at};
 	kv_fixture_paths(&r.x, 16 * MIB);
-	r.x.opts.ack = s->remote ? MC_KV_ACK_REMOTE : MC_KV_ACK_DRAM;
+	r.x.opts.ack = s->remote == KV_REMOTE_FIRST ? MC_KV_ACK_REMOTE : MC_KV_ACK_DRAM;
 	r.x.opts.deadline_ms = s->crash == POWER ? 300 : 0;
 	r.x.opts.nvme_dir = r.dir;
 	r.x.opts.nvme_capacity = 8 * MIB;

@@ -29,6 +29,8 @@ enum kv_step {
 	FLUSH,
 	EVICT_A,
 	EVICT_B,
+	DROP_A, /* out of NVMe, to the remote first */
+	DROP_B,
 	SEAL,
 	RECLAIM,
 	RESTART,
@@ -37,11 +39,14 @@ enum kv_step {
 
 enum kv_crash { POWER, KILL, KILL_REBOOT, CRASHES };
 
+/* When objects get a copy on the remote: before a put is acknowledged, or when they leave NVMe. */
+enum kv_crash_remote { KV_REMOTE_NEVER, KV_REMOTE_FIRST, KV_REMOTE_LAST, KV_REMOTES };
+
 struct kv_sequence {
 	enum kv_step steps[KV_SEQUENCE_MAX];
 	unsigned n;
-	bool full;   /* starts with both keys durable, in a sealed segment */
-	bool remote; /* objects are on the remote before a put is acknowledged */
+	bool full; /* starts with both keys durable, in a sealed segment */
+	enum kv_crash_remote remote;
 	enum kv_crash crash;
 };
 

@@ -80,9 +80,9 @@ static void explore_all(enum kv_crash crash)
 	struct kv_sequence s = {.crash = crash};
 	uint64_t start = mc_now_ns();
 
-	for (unsigned i = 0; i < (getenv("MC_LONG") != NULL ? 4 : SAMPLE); i++) {
+	for (unsigned i = 0; i < (getenv("MC_LONG") != NULL ? 2 * KV_REMOTES : SAMPLE); i++) {
 		s.full = i % 2 != 0;
-		s.remote = i % 4 >= 2;
+		s.remote = (enum kv_crash_remote)(i / 2 % KV_REMOTES);
 		if (getenv("MC_LONG") != NULL)
 			extend(&s, t, &states);
 		else
@@ -124,8 +124,11 @@ END_TEST
 
 START_TEST(a_remote_copy_is_not_counted_on_after_a_kill_while_it_was_removed)
 {
-	struct kv_sequence s = {
-		.steps = {REMOVE_A}, .n = 1, .full = true, .remote = true, .crash = KILL};
+	struct kv_sequence s = {.steps = {REMOVE_A},
+		.n = 1,
+		.full = true,
+		.remote = KV_REMOTE_FIRST,
+		.crash = KILL};
 	struct kv_told *t = make_told();
 	unsigned states = 0;
 
@@ -138,12 +141,33 @@ END_TEST
 
 START_TEST(a_remote_copy_that_no_record_tells_of_does_not_bring_back_what_is_removed)
 {
-	struct kv_sequence s = {.steps = {PUT_A}, .n = 1, .remote = true, .crash = POWER};
+	struct kv_sequence s = {
+		.steps = {PUT_A}, .n = 1, .remote = KV_REMOTE_FIRST, .crash = POWER};
 	struct kv_told *t = make_told();
 	unsigned states = 0;
 
 	ck_assert(explore_last(&s, t, &states));
 	munmap(t, sizeof(*t));
+}
+END_TEST
+
+START_TEST(a_remote_copy_made_for_room_on_nvme_does_not_bring_back_what_is_removed_or_replaced)
+{
+	struct kv_told *t = make_told();
+	unsigned states = 0;
+
+	for (enum kv_crash crash = POWER; crash < CRASHES; crash++)
+		for (unsigned key = 0; key < 2; key++) {
+			struct kv_sequence s = {.steps = {key == 0 ? DROP_A : DROP_B},
+				.n = 1,
+				.full = true,
+				.remote = KV_REMOTE_LAST,
+				.crash = crash};
+
+			ck_assert(explore_last(&s, t, &states));
+		}
+	munmap(t, sizeof(*t));
+	printf("%u states\n", states);
 }
 END_TEST
 
@@ -165,7 +189,8 @@ int main(void)
 		goes_on_after_a_kill_at_every_call, recovers_from_a_kill_at_every_call_and_a_reboot,
 		a_rename_is_seen_once_after_a_kill_between_journal_and_memory,
 		a_remote_copy_is_not_counted_on_after_a_kill_while_it_was_removed,
-		a_remote_copy_that_no_record_tells_of_does_not_bring_back_what_is_removed};
+		a_remote_copy_that_no_record_tells_of_does_not_bring_back_what_is_removed,
+		a_remote_copy_made_for_room_on_nvme_does_not_bring_back_what_is_removed_or_replaced};
 
 	drop_mounts();
 	return suite_run("kv-crash", tests, sizeof(tests) / sizeof(*tests));

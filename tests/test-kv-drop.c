@@ -2,6 +2,8 @@
 #include "tests/kv-fixture.h"
 #include "tests/suite.h"
 
+#include "tier/remote-fault.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -223,8 +225,40 @@ START_TEST(a_directory_holds_what_lies_below_it)
 }
 END_TEST
 
+START_TEST(a_copy_on_the_remote_that_answered_an_error_goes_with_the_object)
+{
+	static const struct mc_fault_rule lost = {
+		.op = MC_FAULT_PUT, .kind = MC_FAULT_LOST, .error = -EIO};
+	struct kv_fixture x;
+	struct mc_fault *fault;
+	struct mc_kv_attr a;
+	const char *why;
+
+	kv_fixture_paths(&x, 128 * MIB);
+	x.opts.nvme_dir = x.nvme;
+	x.opts.nvme_capacity = 512 * MIB;
+	kv_fixture_remote(&x);
+	ck_assert_int_eq(mc_remote_fault_open(x.remote, &fault, &x.remote), 0);
+	x.opts.remote = x.remote;
+	kv_fixture_start(&x);
+	ck_assert_int_eq(kv_put(x.kv, "a", 5000, 1, 0), 0);
+	ck_assert_int_eq(mc_kv_sync(x.kv, "a"), 0);
+	mc_fault_add(fault, &lost);
+	ck_assert_int_eq(mc_kv_evict_from(x.kv, "a", MC_TIER_NVME, &why), -EIO);
+	mc_fault_clear(fault);
+	ck_assert_int_eq(mc_kv_unlink(x.kv, "a"), 0);
+	ck_assert_int_eq(mc_kv_close(x.kv, 20000), 0);
+	x.kv = NULL;
+	kv_fixture_forget_dram(&x);
+	kv_fixture_start(&x);
+	ck_assert_int_eq(kv_ask(x.kv, "a", &a), -ENOENT);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 SUITE_MAIN("kv-drop", what_leaves_nvme_is_on_the_remote_first,
 	what_leaves_dram_before_nvme_is_copied_from_there, a_remote_copy_goes_when_nvme_has_one,
 	without_another_tier_the_copy_stays, what_is_pinned_stays_everywhere,
 	what_somebody_has_open_stays_in_dram, what_is_not_there_is_enoent,
-	a_directory_holds_what_lies_below_it)
+	a_directory_holds_what_lies_below_it,
+	a_copy_on_the_remote_that_answered_an_error_goes_with_the_object)

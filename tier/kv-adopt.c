@@ -125,7 +125,7 @@ static int enter_object_locked(struct mc_kv *kv, const struct kv_found *f) MC_RE
 		return r; /* no memory: the daemon does not start */
 	assert(old == NULL);
 	kv_object_drop_locked(kv, obj);
-	obj->unsure = kv_wants_remote(kv);
+	obj->unsure = kv->opts.remote != NULL;
 	mc_policy_insert(kv->policy, &obj->res->policy, kv_key_hash(f->key), obj->size + 1);
 	if (f->is_file)
 		kv->used += kv_res_bytes(obj);

@@ -148,6 +148,7 @@ static void copy_job(void *ctx)
 		kv_asked_locked(kv, obj);
 		kv_meta_note(kv, obj);
 	} else {
+		obj->unsure = 1;
 		kv->copy_retry_ns = mc_now_ns() + REPLICA_NS;
 		if (c->res != NULL)
 			kv_replica_want_locked(kv, c->res);

@@ -101,6 +101,8 @@ static void failed_locked(struct mc_kv *kv, struct flight *f, bool nvme) MC_REQU
 {
 	if (nvme && f->item.loc.segment != 0) /* the log may have it: it is to be told of changes */
 		f->obj->flags |= KV_SHADOWS;
+	if (!nvme)
+		f->obj->unsure = 1;
 	f->obj->state = MC_KV_DIRTY;
 	insert_locked(kv, f->res, kv->dirty_list.next); /* it has rested */
 	kv->retry_at = mc_now_ns() + kv->retry_ns;

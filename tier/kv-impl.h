@@ -76,7 +76,8 @@ struct kv_object {
 	uint32_t refs;
 	uint16_t hits;
 	uint8_t state : 4;  /* enum mc_kv_state */
-	uint8_t unsure : 1; /* an earlier daemon may have made a remote copy and not noted it */
+	uint8_t unsure : 1; /* there may be a remote copy that nothing tells of: an earlier daemon
+			       ended before it noted it, or a put there failed half way */
 	uint8_t flags;
 	uint8_t remotes; /* copies */
 	uint8_t warm;    /* KV_WARM when put or used, one less each round of the sweep over NVMe */

@@ -58,7 +58,7 @@ static void on_put(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_
 		kv_loc_set(obj, loc);
 		obj->warm = KV_WARM / 2;
 		kv_crcs_copy(obj, meta->crc);
-		obj->unsure = kv_wants_remote(kv);
+		obj->unsure = kv->opts.remote != NULL;
 	}
 	mc_mutex_unlock(&kv->lock);
 	kv_reap(kv);
