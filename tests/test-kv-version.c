@@ -284,10 +284,86 @@ START_TEST(a_new_mtime_of_a_flushed_object_survives_and_writes_no_data)
 }
 END_TEST
 
+static void expect_mtime(struct mc_kv *kv, const char *key, const struct timespec *t)
+{
+	struct mc_kv_attr a;
+
+	ck_assert_int_eq(kv_ask(kv, key, &a), 0);
+	ck_assert_int_eq(a.mtime_s, t->tv_sec);
+	ck_assert_uint_eq(a.mtime_ns, t->tv_nsec);
+}
+
+/* DRAM is lost, and NVMe unless it is kept. */
+static void start_anew(struct kv_fixture *x, bool nvme)
+{
+	ck_assert_int_eq(mc_kv_close(x->kv, 20000), 0);
+	x->kv = NULL;
+	kv_fixture_forget_dram(x);
+	if (!nvme)
+		x->opts.nvme_dir = NULL;
+	kv_fixture_start(x);
+	wait_recovered(x->kv);
+}
+
+START_TEST(a_new_mtime_survives_wherever_the_object_lies)
+{
+	static const struct {
+		const char *key;
+		size_t size;
+	} objects[] = {{"small", 3000}, {"record", 3 * MIB}, {"large", 12 * MIB + 5}};
+	static const struct timespec times[] = {{.tv_sec = -77, .tv_nsec = 123456789},
+		{.tv_sec = 1700000000, .tv_nsec = 1}, {.tv_sec = 5, .tv_nsec = 0}};
+	const char *why;
+
+	for (int nvme = 0; nvme < 2; nvme++) {
+		struct kv_fixture x;
+
+		kv_fixture_paths(&x, 64 * MIB);
+		kv_fixture_remote(&x);
+		x.opts.ack = MC_KV_ACK_REMOTE;
+		x.opts.nvme_dir = nvme ? x.nvme : NULL;
+		x.opts.nvme_capacity = 64 * MIB;
+		kv_fixture_start(&x);
+		wait_recovered(x.kv);
+		for (unsigned i = 0; i < 3; i++) {
+			const char *key = objects[i].key;
+
+			put_durable(x.kv, key, objects[i].size, i + 1);
+			ck_assert_int_eq(mc_kv_set_mtime(x.kv, key, &times[0]), 0);
+			ck_assert_int_eq(mc_kv_sync(x.kv, key), 0);
+			while (attr_of(x.kv, key).remotes == 0)
+				sched_yield();
+			ck_assert_int_eq(mc_kv_evict_from(x.kv, key, MC_TIER_DRAM, &why), 0);
+			ck_assert_int_eq(mc_kv_evict_from(x.kv, key, MC_TIER_NVME, &why), 0);
+			ck_assert_int_eq(mc_kv_set_mtime(x.kv, key, &times[1]), 0);
+			ck_assert_int_eq(mc_kv_sync(x.kv, key), 0);
+		}
+		start_anew(&x, nvme);
+		for (unsigned i = 0; i < 3; i++) {
+			const char *key = objects[i].key;
+
+			expect_mtime(x.kv, key, &times[1]);
+			if (nvme) /* and what was set there goes to the remote with it */
+				ck_assert_int_eq(mc_kv_set_mtime(x.kv, key, &times[2]), 0);
+			if (nvme)
+				ck_assert_int_eq(
+					mc_kv_evict_from(x.kv, key, MC_TIER_NVME, &why), 0);
+		}
+		start_anew(&x, false);
+		for (unsigned i = 0; i < 3; i++) {
+			expect_mtime(x.kv, objects[i].key, &times[nvme ? 2 : 1]);
+			kv_expect(x.kv, objects[i].key, objects[i].size, i + 1);
+		}
+		kv_fixture_close(&x);
+	}
+}
+END_TEST
+
 SUITE_MAIN("kv-version", a_durable_version_outlives_what_replaced_it_and_was_lost,
 	removing_a_version_that_is_not_durable_removes_the_durable_one_below,
 	a_rename_of_what_replaced_a_durable_version_is_durable_first,
 	the_remotes_only_copy_outlives_what_replaced_it_and_was_lost,
 	readers_of_a_large_version_keep_it_when_it_is_replaced_renamed_over_or_removed,
 	readers_of_a_large_version_on_the_remote_keep_it_when_it_is_replaced,
-	a_new_mtime_of_a_flushed_object_survives_and_writes_no_data)
+	a_new_mtime_of_a_flushed_object_survives_and_writes_no_data,
+	a_new_mtime_survives_wherever_the_object_lies)

@@ -43,7 +43,7 @@ void kv_get_step(struct mc_kv *kv, struct kv_wait *w)
 			atomic_fetch_add(&kv->hits_dram, 1);
 		kv_get_handle_locked(kv, w, obj);
 		h = steal_ptr(w->handle);
-	} else if (obj->res == NULL && obj->size > KV_WHOLE) {
+	} else if (obj->res == NULL && obj->size > KV_WHOLE && !w->whole) {
 		from_remote = obj->loc.segment == 0;
 		atomic_fetch_add(from_remote ? &kv->hits_remote : &kv->hits_nvme, 1);
 		kv_get_handle_locked(kv, w, obj);
@@ -81,7 +81,7 @@ static void get_later(void *ctx)
 		kv_get_step(kv, w);
 }
 
-void mc_kv_get(struct mc_kv *kv, const char *key,
+static void get(struct mc_kv *kv, const char *key, bool whole,
 	void (*done)(void *ctx, int res, struct mc_kv_object *obj), void *ctx)
 {
 	size_t len = strlen(key);
@@ -100,6 +100,7 @@ void mc_kv_get(struct mc_kv *kv, const char *key,
 	w->done = done;
 	w->ctx = ctx;
 	w->handle = h;
+	w->whole = whole;
 	memcpy(w->key, key, len + 1);
 	atomic_fetch_add(&kv->gets, 1);
 	mc_mutex_lock(&kv->lock);
@@ -111,6 +112,12 @@ void mc_kv_get(struct mc_kv *kv, const char *key,
 		kv_wait_end(w, r, NULL);
 	else if (!unsure)
 		kv_get_step(kv, w);
+}
+
+void mc_kv_get(struct mc_kv *kv, const char *key,
+	void (*done)(void *ctx, int res, struct mc_kv_object *obj), void *ctx)
+{
+	get(kv, key, false, done, ctx);
 }
 
 struct bring {
@@ -141,7 +148,7 @@ int kv_bring(struct mc_kv *kv, const char *key)
 
 	mc_mutex_init(&b.lock);
 	mc_cond_init(&b.cond);
-	mc_kv_get(kv, key, brought, &b);
+	get(kv, key, true, brought, &b);
 	mc_mutex_lock(&b.lock);
 	while (!b.done)
 		mc_cond_wait(&b.cond, &b.lock);

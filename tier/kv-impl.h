@@ -93,6 +93,7 @@ struct kv_wait {
 	struct mc_kv_object *handle; /* owned, until it is handed out */
 	unsigned tries;              /* versions that were gone when they were to be read */
 	bool counted;                /* as a hit of a lower tier */
+	bool whole;                  /* into DRAM, however large */
 	struct kv_wait *next;
 	char key[];
 };
@@ -434,7 +435,7 @@ void kv_replay_ops(struct mc_kv *kv, struct mc_kv_log_replay *ret);
 void kv_get_handle_locked(struct mc_kv *kv, struct kv_wait *w, struct kv_object *obj)
 	MC_REQUIRES(kv->lock);
 void kv_get_step(struct mc_kv *kv, struct kv_wait *w) MC_EXCLUDES(kv->lock);
-/* [blocks] Into DRAM, as a get does. */
+/* [blocks] Into DRAM, however large; 0 also where there is no room. */
 int kv_bring(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
 /* Answers and frees w. */
 void kv_wait_end(struct kv_wait *w, int res, struct mc_kv_object *h);

@@ -1,10 +1,11 @@
 /*
  * Setting an object's mtime: tools that copy with times do so right after the close. On NVMe it is
- * a record of the journal. An object that is on the remote alone, where its mtime lies beside the
- * bytes, goes there once more if it is in DRAM or may be brought there; otherwise the new mtime is
- * kept in memory only.
+ * a record of the journal. On the remote it lies beside the bytes, so the copy there does not count
+ * any more: another one takes its place before the object leaves NVMe, or soon where copies are
+ * wanted. What is on the remote alone comes into DRAM, whole, and goes down again.
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-remote.h"
 
 #include <string.h>
 
@@ -29,27 +30,56 @@ static int rewrite_meta_locked(struct mc_kv *kv, const char *key, struct kv_obje
 	return 0;
 }
 
-static int set_locked(struct mc_kv *kv, const char *key, struct kv_object *obj, int64_t mtime_ns)
+/* [blocks] The journal knows of the new mtime, and that the remote's copy has the old one. */
+static int set_in_log(
+	struct mc_kv *kv, const char *key, const struct kv_object *obj, int64_t mtime_ns)
+{
+	int64_t s = kv_floor_s(mtime_ns);
+	int r = obj->remotes > 0 ? mc_kv_log_remote(kv->log, key, obj->version, 0) : 0;
+
+	return r < 0 ? r
+		     : mc_kv_log_set_mtime(kv->log, key, obj->version, s,
+			       (uint32_t)(mtime_ns - s * INT64_C(1000000000)));
+}
+
+/* It goes down once more, with its new mtime. */
+static void set_locked(struct mc_kv *kv, struct kv_object *obj, int64_t mtime_ns)
 	MC_REQUIRES(kv->lock)
 {
-	bool cold;
+	obj->mtime_ns = mtime_ns;
+	if (obj->remotes > 0) {
+		obj->remotes = 0;
+		obj->unsure = 1;
+	}
+	kv_redirty_locked(kv, obj);
+	if (obj->state == MC_KV_CLEAN && obj->res != NULL && obj->res->next == NULL)
+		kv_replica_want_locked(kv, obj->res);
+}
+
+static int set(struct mc_kv *kv, const char *key, struct kv_object *obj, int64_t mtime_ns)
+	MC_REQUIRES(kv->lock)
+{
+	bool logged = false, brought = false;
 	int r = 0;
 
-	kv_settle_locked(kv, obj);
-	cold = obj->res == NULL && obj->loc.segment == 0 && obj->size <= KV_WHOLE;
-	mc_mutex_unlock(&kv->lock);
-	if (cold)
-		kv_bring(kv, key);
-	if (obj->loc.segment != 0)
-		r = mc_kv_log_set_mtime(kv->log, key, obj->version, kv_floor_s(mtime_ns),
-			(uint32_t)(mtime_ns - kv_floor_s(mtime_ns) * INT64_C(1000000000)));
-	mc_mutex_lock(&kv->lock);
-	kv_settle_locked(kv, obj);
+	while (r == 0) {
+		bool below;
+
+		kv_settle_locked(kv, obj);
+		below = obj->loc.segment != 0; /* it may leave while nobody holds the lock */
+		if (below ? logged : obj->res != NULL)
+			break;
+		if (!below && brought)
+			return -ENOSPC;
+		mc_mutex_unlock(&kv->lock);
+		r = below ? set_in_log(kv, key, obj, mtime_ns) : kv_bring(kv, key);
+		mc_mutex_lock(&kv->lock);
+		logged |= below;
+		brought |= !below;
+	}
 	if (r < 0)
 		return r;
-	obj->mtime_ns = mtime_ns;
-	if (obj->loc.segment == 0)
-		kv_dirty_again_locked(kv, obj);
+	set_locked(kv, obj, mtime_ns);
 	return rewrite_meta_locked(kv, key, obj);
 }
 
@@ -61,7 +91,7 @@ int mc_kv_set_mtime(struct mc_kv *kv, const char *key, const struct timespec *mt
 
 	obj = r == 0 ? kv_index_find(kv->index, key) : NULL;
 	if (obj != NULL)
-		r = set_locked(kv, key, obj, mtime->tv_sec * INT64_C(1000000000) + mtime->tv_nsec);
+		r = set(kv, key, obj, mtime->tv_sec * INT64_C(1000000000) + mtime->tv_nsec);
 	else if (r == 0)
 		r = kv_index_dir(kv->index, key, strlen(key)) != NULL ? -EISDIR : -ENOENT;
 	kv_change_end(kv, &gate);

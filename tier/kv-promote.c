@@ -222,7 +222,8 @@ void kv_promote(struct mc_kv *kv, struct kv_wait *w)
 	}
 	mc_mutex_lock(&kv->lock);
 	obj = kv_index_find(kv->index, w->key);
-	if (obj == NULL || obj->res != NULL || obj->size > KV_WHOLE) { /* another was quicker */
+	if (obj == NULL || obj->res != NULL ||
+		(obj->size > KV_WHOLE && !w->whole)) { /* another was quicker */
 		mc_mutex_unlock(&kv->lock);
 		free(f);
 		free(res);

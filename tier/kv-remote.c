@@ -180,19 +180,15 @@ static void wait_done(struct mc_remote_read *req, int res)
 	mc_mutex_unlock(&w->lock);
 }
 
-static int read_range(struct mc_kv *kv, const char *path, uint64_t off, uint32_t len, void *buf,
-	const struct mc_guard *guard)
+/* req: what to read; its served is filled in. */
+static int read_range(struct mc_kv *kv, struct mc_remote_read *req)
 {
-	struct wait_read w = {.req = {.path = path,
-				      .off = off,
-				      .len = len,
-				      .buf = buf,
-				      .guard = *guard,
-				      .done = wait_done}};
+	struct wait_read w = {.req = *req};
 	int r;
 
 	mc_mutex_init(&w.lock);
 	mc_cond_init(&w.done);
+	w.req.done = wait_done;
 	w.req.ctx = &w;
 	mc_remote_read(kv->opts.remote, &w.req);
 	mc_mutex_lock(&w.lock);
@@ -200,6 +196,7 @@ static int read_range(struct mc_kv *kv, const char *path, uint64_t off, uint32_t
 		mc_cond_wait(&w.done, &w.lock);
 	r = w.res;
 	mc_mutex_unlock(&w.lock);
+	req->served = w.req.served;
 	mc_cond_done(&w.done);
 	mc_mutex_done(&w.lock);
 	return r;
@@ -208,16 +205,20 @@ static int read_range(struct mc_kv *kv, const char *path, uint64_t off, uint32_t
 static int read_tail(struct mc_kv *kv, const char *path, const struct mc_remote_attr *attr,
 	size_t len, char *buf)
 {
-	struct mc_guard guard = {.set = true,
-		.size = attr->size,
-		.mtime_s = attr->mtime_s,
-		.mtime_ns = attr->mtime_ns};
+	struct mc_remote_read req = {.path = path,
+		.guard = {.set = true,
+			.size = attr->size,
+			.mtime_s = attr->mtime_s,
+			.mtime_ns = attr->mtime_ns}};
 	int r = 0;
 
 	for (size_t at = 0; at < len && r == 0;) {
 		size_t n = len - at < MC_BLOCK_SIZE ? len - at : MC_BLOCK_SIZE;
 
-		r = read_range(kv, path, attr->size - len + at, (uint32_t)n, buf + at, &guard);
+		req.off = attr->size - len + at;
+		req.len = (uint32_t)n;
+		req.buf = buf + at;
+		r = read_range(kv, &req);
 		at += n;
 	}
 	return r;
@@ -293,6 +294,43 @@ static int check_whole(const char *all, size_t len, const struct kv_object *obj)
 	return r;
 }
 
+/* One block, of whichever copy has it right. */
+static int get_block(
+	struct mc_kv *kv, const char *path, const struct kv_object *obj, uint64_t block, char *buf)
+{
+	struct mc_remote_read req = {.path = path,
+		.off = block << MC_BLOCK_SHIFT,
+		.len = mc_block_len(obj->size, block),
+		.buf = buf};
+
+	for (;;) {
+		int r = read_range(kv, &req);
+
+		if (r < 0 || mc_crc32c(0, buf, req.len) == kv_crcs(obj)[block])
+			return r;
+		if (req.served == 0)
+			return -EBADMSG;
+		req.avoid |= req.served;
+	}
+}
+
+/* Without a second copy of it in memory. */
+static int get_large(
+	struct mc_kv *kv, const char *key, const char *path, const struct kv_object *obj, char *buf)
+{
+	struct kv_footer f;
+	int r = 0;
+
+	for (uint64_t b = 0; b < mc_block_count(obj->size) && r == 0; b++)
+		r = get_block(kv, path, obj, b, buf + (b << MC_BLOCK_SHIFT));
+	if (r == -EBADMSG && kv_remote_footer(kv, key, &f) == 0) {
+		if (memcmp(f.version, obj->version, sizeof(f.version)) != 0)
+			r = -ESTALE;
+		kv_footer_done(&f);
+	}
+	return r;
+}
+
 int kv_remote_get(struct mc_kv *kv, const char *key, const struct kv_object *obj, char *buf)
 {
 	size_t max = obj->size + kv_footer_len((uint32_t)mc_block_count(obj->size), KV_KEY_MAX);
@@ -301,6 +339,8 @@ int kv_remote_get(struct mc_kv *kv, const char *key, const struct kv_object *obj
 	size_t len;
 	int r = kv_remote_path(key, path);
 
+	if (r == 0 && obj->size > KV_WHOLE)
+		return get_large(kv, key, path, obj, buf);
 	if (r == 0)
 		r = mc_remote_get(kv->opts.remote, path, max, &all, &len, NULL);
 	if (r == 0)
