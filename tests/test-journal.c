@@ -147,6 +147,65 @@ START_TEST(a_snapshot_replaces_the_log_and_old_generations_are_removed)
 }
 END_TEST
 
+/* The state, and a record that somebody appends meanwhile. */
+static int emit_and_append(void *ctx, struct mc_journal *j)
+{
+	int r = mc_journal_append(j, 2, "b", 1);
+
+	return r == 0 ? emit_count(ctx, j) : r;
+}
+
+static int emit_and_fail(void *ctx, struct mc_journal *j)
+{
+	int r = emit_and_append(ctx, j);
+
+	return r == 0 ? -EIO : r;
+}
+
+START_TEST(what_was_appended_before_a_snapshot_ended_stands_at_its_end_and_not_in_the_log)
+{
+	char *dir = tier_dir_make("/tmp");
+	static struct log l;
+	struct mc_journal *j = must_open(dir, &l);
+	unsigned count = 2;
+
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_and_append, &count), 0);
+	ck_assert_int_eq(mc_journal_commit(j), 0);
+	ck_assert_uint_eq(mc_journal_log_bytes(j), 0);
+	mc_journal_close(j);
+	j = must_open(dir, &l);
+	ck_assert_uint_eq(l.n, 4);
+	ck_assert_uint_eq(l.types[1], 7);
+	ck_assert_uint_eq(l.types[2], 1);
+	ck_assert_uint_eq(l.types[3], 2);
+	mc_journal_close(j);
+	tier_dir_remove(dir);
+}
+END_TEST
+
+START_TEST(a_snapshot_that_fails_leaves_what_was_appended_to_the_log)
+{
+	char *dir = tier_dir_make("/tmp");
+	static struct log l;
+	struct mc_journal *j = must_open(dir, &l);
+	unsigned count = 2;
+
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_and_fail, &count), -EIO);
+	ck_assert_int_eq(mc_journal_commit(j), 0);
+	mc_journal_close(j);
+	j = must_open(dir, &l);
+	ck_assert_uint_eq(l.n, 2);
+	ck_assert_uint_eq(l.types[0], 1);
+	ck_assert_uint_eq(l.types[1], 2);
+	mc_journal_close(j);
+	tier_dir_remove(dir);
+}
+END_TEST
+
 /* Five commits of one page each, damaged at each byte class of the third. */
 START_TEST(reading_stops_before_a_torn_page)
 {
@@ -314,7 +373,9 @@ END_TEST
 
 SUITE_MAIN("journal", committed_records_are_replayed_in_order_and_uncommitted_ones_are_not,
 	a_snapshot_replaces_the_log_and_old_generations_are_removed,
-	reading_stops_before_a_torn_page, superblock_pages_may_be_lost_and_both_lost_is_damage,
+	what_was_appended_before_a_snapshot_ended_stands_at_its_end_and_not_in_the_log,
+	a_snapshot_that_fails_leaves_what_was_appended_to_the_log, reading_stops_before_a_torn_page,
+	superblock_pages_may_be_lost_and_both_lost_is_damage,
 	unknown_record_and_foreign_store_are_refused_with_a_text,
 	after_a_failed_sync_only_a_new_generation_takes_records,
 	concurrent_commits_share_groups_and_lose_nothing)

@@ -30,28 +30,54 @@ static uint32_t page_crc(const struct page *p)
 	return mc_crc32c(0, &p->generation, sizeof(*p) - offsetof(struct page, generation));
 }
 
+static int make_room(struct mc_journal_buf *b, size_t len)
+{
+	size_t need = b->len + len, cap = b->cap * 2 > need ? b->cap * 2 : need + 4096;
+	unsigned char *grown;
+
+	if (need <= b->cap)
+		return 0;
+	grown = realloc(b->data, cap);
+	if (grown == NULL)
+		return -ENOMEM;
+	b->data = grown;
+	b->cap = cap;
+	return 0;
+}
+
 int mc_journal_buf_add(struct mc_journal_buf *b, uint8_t type, const void *rec, size_t len)
 {
-	size_t need = b->len + 4 + len;
+	int r = make_room(b, 4 + len);
 
 	assert(len <= MC_JOURNAL_RECORD_MAX);
-	if (need > b->cap) {
-		size_t cap = b->cap * 2 > need ? b->cap * 2 : need + 4096;
-		unsigned char *grown = realloc(b->data, cap);
-
-		if (grown == NULL)
-			return -ENOMEM;
-		b->data = grown;
-		b->cap = cap;
-	}
+	if (r != 0)
+		return r;
 	b->data[b->len] = type;
 	b->data[b->len + 1] = (unsigned char)len;
 	b->data[b->len + 2] = (unsigned char)(len >> 8);
 	b->data[b->len + 3] = (unsigned char)(len >> 16);
 	if (len > 0)
 		memcpy(b->data + b->len + 4, rec, len);
-	b->len = need;
+	b->len += 4 + len;
 	return 0;
+}
+
+int mc_journal_buf_join(struct mc_journal_buf *b, const struct mc_journal_buf *from)
+{
+	int r = from->len > 0 ? make_room(b, from->len) : 0;
+
+	if (r != 0 || from->len == 0)
+		return r;
+	memcpy(b->data + b->len, from->data, from->len);
+	b->len += from->len;
+	return 0;
+}
+
+void mc_journal_buf_drop(struct mc_journal_buf *b, size_t len)
+{
+	b->len -= len;
+	if (len > 0)
+		memmove(b->data, b->data + len, b->len);
 }
 
 void mc_journal_buf_done(struct mc_journal_buf *b)
@@ -123,8 +149,7 @@ static int apply_whole(const struct mc_journal_opts *o, struct mc_journal_buf *b
 			return r;
 		at += 4 + len;
 	}
-	memmove(b->data, b->data + at, b->len - at);
-	b->len -= at;
+	mc_journal_buf_drop(b, at);
 	return 0;
 }
 

@@ -19,6 +19,10 @@ struct mc_journal_buf {
 };
 /* 0 or -ENOMEM. */
 int mc_journal_buf_add(struct mc_journal_buf *b, uint8_t type, const void *rec, size_t len);
+/* The records of from behind those of b. 0 or -ENOMEM. */
+int mc_journal_buf_join(struct mc_journal_buf *b, const struct mc_journal_buf *from);
+/* Takes the first len bytes out. */
+void mc_journal_buf_drop(struct mc_journal_buf *b, size_t len);
 void mc_journal_buf_done(struct mc_journal_buf *b);
 
 /*

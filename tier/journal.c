@@ -7,7 +7,8 @@
  * log.
  * 3. Only the thread that set `leading` writes to files; the others wait for it. The buffer `next`
  * takes records at any time; the leader commits what it took out of it.
- * 4. A record appended before a commit is in the group of that commit or of an earlier one.
+ * 4. A record appended before a commit is in the group of that commit or of an earlier one, or in a
+ * snapshot: one that is complete has the effect of everything that was appended before its end.
  */
 #include "tier/journal.h"
 
@@ -44,6 +45,8 @@ struct mc_journal {
 	struct mc_journal_buf snapshot;
 	struct mc_journal_file snapshot_file;
 	uint64_t snapshot_generation, snapshot_page;
+	size_t joined;           /* bytes of next that the snapshot has, too */
+	uint64_t joined_records; /* appended until then */
 };
 
 /* ---- replay */
@@ -297,8 +300,7 @@ static int spill(struct mc_journal *j)
 	whole.len -= whole.len % MC_JOURNAL_PAYLOAD;
 	r = mc_journal_pages_write(
 		&j->snapshot_file, &whole, j->snapshot_generation, &j->snapshot_page, 0);
-	j->snapshot.len -= whole.len;
-	memmove(j->snapshot.data, j->snapshot.data + whole.len, j->snapshot.len);
+	mc_journal_buf_drop(&j->snapshot, whole.len);
 	return r;
 }
 
@@ -307,6 +309,20 @@ int mc_journal_snapshot_add(struct mc_journal *j, uint8_t type, const void *rec,
 	int r = mc_journal_buf_add(&j->snapshot, type, rec, len);
 
 	return r == 0 && j->snapshot.len >= SPILL_BYTES ? spill(j) : r;
+}
+
+/* What was appended so far ends the snapshot. In the new log a crash could cut it off in the
+ * middle: the state would be mixed with what it was before. */
+static int join_appended(struct mc_journal *j)
+{
+	int r;
+
+	mc_mutex_lock(&j->lock);
+	r = mc_journal_buf_join(&j->snapshot, &j->next);
+	j->joined = j->next.len;
+	j->joined_records = j->appended;
+	mc_mutex_unlock(&j->lock);
+	return r;
 }
 
 static int write_snapshot(struct mc_journal *j, uint64_t generation,
@@ -320,6 +336,8 @@ static int write_snapshot(struct mc_journal *j, uint64_t generation,
 	j->snapshot_generation = generation;
 	j->snapshot_page = 0;
 	r = emit(ctx, j);
+	if (r == 0)
+		r = join_appended(j);
 	if (r == 0)
 		r = mc_journal_pages_write(
 			f, &j->snapshot, generation, &j->snapshot_page, MC_JOURNAL_LAST);
@@ -400,6 +418,8 @@ int mc_journal_snapshot(
 		j->page = 0;
 		j->broken = false;
 		j->fresh = false;
+		mc_journal_buf_drop(&j->next, j->joined);
+		j->committed = j->joined_records;
 	} else if (j->unsure) {
 		j->broken = true;
 	}

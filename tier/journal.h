@@ -93,8 +93,8 @@ bool mc_journal_usable(struct mc_journal *j);
 bool mc_journal_snapshot_due(struct mc_journal *j);
 /*
  * Writes the state as a new generation. emit calls mc_journal_snapshot_add for each record and
- * returns 0 or the first error. Records appended meanwhile belong to the new log. On failure the
- * old generation stays in force.
+ * returns 0 or the first error. What was appended before and meanwhile stands at its end and is
+ * durable with it: replayed over the state. On failure the old generation stays in force.
  */
 int mc_journal_snapshot(
 	struct mc_journal *j, int (*emit)(void *ctx, struct mc_journal *j), void *ctx);
