@@ -18,6 +18,14 @@ void mc_fsck_tell(struct mc_fsck *f, enum mc_fsck_kind kind, const char *fmt, ..
 void mc_fsck_leftover(struct mc_fsck *f, const char *path, uint64_t bytes);
 /* So many more bytes were looked at. */
 void mc_fsck_advance(struct mc_fsck *f, uint64_t bytes);
+/*
+ * The uuid that counts: the journal's where that is known, else the one in the file, else a new
+ * one. *ret_bad: the file has another one, or none, and that is told. -errno: it cannot be read, or
+ * is of another format, with a text in err.
+ */
+struct mc_dir_id;
+int mc_fsck_id(struct mc_fsck *f, const struct mc_dir_id *id, const uint8_t *journals,
+	uint8_t ret_uuid[16], bool *ret_bad, struct mc_err *err);
 /* A part could not be looked at or not be repaired; code is a negative errno, text may be empty. */
 void mc_fsck_give_up(struct mc_fsck *f, const char *what, int code, const char *text);
 

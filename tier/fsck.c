@@ -2,6 +2,7 @@
 #include "tier/fsck-impl.h"
 
 #include "tier/cleanup.h"
+#include "tier/dir-id.h"
 #include "tier/dir-lock.h"
 #include "tier/io.h"
 
@@ -10,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 void mc_fsck_tell(struct mc_fsck *f, enum mc_fsck_kind kind, const char *fmt, ...)
 {
@@ -51,6 +53,27 @@ void mc_fsck_give_up(struct mc_fsck *f, const char *what, int code, const char *
 	f->res.unfinished = true;
 	mc_fsck_tell(f, MC_FSCK_DAMAGE, "%s: %s", what,
 		text != NULL && text[0] != '\0' ? text : strerror(-code));
+}
+
+int mc_fsck_id(struct mc_fsck *f, const struct mc_dir_id *id, const uint8_t *journals,
+	uint8_t ret_uuid[16], bool *ret_bad, struct mc_err *err)
+{
+	struct mc_err why = {0};
+	int r = mc_dir_id_read(f->io, id, ret_uuid, &why);
+
+	*ret_bad = r != 0 || (journals != NULL && memcmp(journals, ret_uuid, 16) != 0);
+	if (r != 0 && r != -ENOENT && r != -EBADMSG)
+		return mc_err_set(err, r, "%s", why.text[0] != '\0' ? why.text : strerror(-r));
+	if (*ret_bad)
+		mc_fsck_tell(f, MC_FSCK_DAMAGE, "%s %s", id->name,
+			r == -ENOENT            ? "is missing"
+				: r == -EBADMSG ? "is not whole"
+						: "names another store than the journal");
+	if (journals != NULL)
+		memcpy(ret_uuid, journals, 16);
+	else if (r != 0 && getrandom(ret_uuid, 16, 0) != 16)
+		return -EIO;
+	return 0;
 }
 
 static bool exists(const struct mc_fsck *f, const char *name)

@@ -18,7 +18,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define AHEAD 8 /* blocks being read */
 
@@ -47,34 +46,18 @@ static void tell_journal(void *ctx, const char *file, const char *what)
 	mc_fsck_tell(ctx, MC_FSCK_DAMAGE, "journal/%s: %s", file, what);
 }
 
-/* The uuid, from the journal where STORE does not have it: that is under a checksum. */
 static int read_store(struct check *c, struct mc_err *err)
 {
-	cleanup_free char *journal = NULL;
 	struct mc_nvme *n = c->n;
-	struct mc_err why = {0};
+	struct mc_dir_id id = mc_nvme_dir_id(n);
+	cleanup_free char *journal = NULL;
 	uint8_t uuid[16];
-	int r, known;
+	bool known;
 
 	if (asprintf(&journal, "%s/journal", n->dir) < 0)
 		return -ENOMEM;
-	known = mc_journal_super_uuid(n->io, journal, uuid);
-	r = mc_nvme_store_read(n, &why);
-	if (r == -EPROTONOSUPPORT)
-		return mc_err_set(err, r, "%s", why.text);
-	c->store_bad = r != 0 || (known == 0 && memcmp(uuid, n->uuid, sizeof(uuid)) != 0);
-	if (!c->store_bad)
-		return 0;
-	if (r != 0)
-		mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "STORE: %s",
-			r == -ENOENT ? "is missing" : "is not whole");
-	else
-		mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "STORE: names another store than the journal");
-	if (known == 0)
-		memcpy(n->uuid, uuid, sizeof(uuid));
-	else if (getrandom(n->uuid, sizeof(n->uuid), 0) != (ssize_t)sizeof(n->uuid))
-		return -EIO;
-	return 0;
+	known = mc_journal_super_uuid(n->io, journal, uuid) == 0;
+	return mc_fsck_id(c->f, &id, known ? uuid : NULL, n->uuid, &c->store_bad, err);
 }
 
 /* ---- files */
@@ -248,10 +231,11 @@ static bool leases(const struct mc_nvme *n)
 static int repair(struct check *c)
 {
 	struct mc_nvme *n = c->n;
+	struct mc_dir_id id = mc_nvme_dir_id(n);
 	int r = mc_nvme_make_layout(n);
 
 	if (r == 0 && c->store_bad)
-		r = mc_nvme_store_write(n);
+		r = mc_dir_id_write(n->io, &id, n->uuid);
 	n->leases = leases(n);
 	if (r == 0)
 		r = mc_nvme_snapshot(n);

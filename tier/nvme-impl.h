@@ -26,6 +26,7 @@
 #pragma once
 
 #include "tier/bitmap.h"
+#include "tier/dir-id.h"
 #include "tier/image-name.h"
 #include "tier/journal.h"
 #include "tier/lock.h"
@@ -130,9 +131,7 @@ static inline uint64_t mc_nvme_space(const struct mc_nvme_image *img, uint64_t b
 /* Not open: no file was looked at. NULL = no memory. */
 struct mc_nvme *mc_nvme_new(const struct mc_nvme_opts *opts);
 void mc_nvme_free(struct mc_nvme *n);
-/* STORE into uuid. -ENOENT; -EPROTONOSUPPORT with a text. */
-int mc_nvme_store_read(struct mc_nvme *n, struct mc_err *err);
-int mc_nvme_store_write(struct mc_nvme *n);
+struct mc_dir_id mc_nvme_dir_id(const struct mc_nvme *n);
 /* Our folders, durable before anything is put in them. */
 int mc_nvme_make_layout(struct mc_nvme *n);
 void mc_nvme_find_direct(struct mc_nvme *n);

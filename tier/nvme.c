@@ -16,7 +16,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/statvfs.h>
 
 #define COMMIT_MS 1000
@@ -55,48 +54,10 @@ int mc_nvme_make_layout(struct mc_nvme *n)
 	return r == 0 ? mc_io_sync_dir(n->io, images) : r;
 }
 
-int mc_nvme_store_write(struct mc_nvme *n)
+struct mc_dir_id mc_nvme_dir_id(const struct mc_nvme *n)
 {
-	cleanup_free char *path = NULL, *tmp = NULL;
-	char hex[33], text[128];
-	int fd, r, len;
-
-	mc_hex_encode(n->uuid, sizeof(n->uuid), hex);
-	len = snprintf(text, sizeof(text), "mooncakefs nvme format 1\nuuid %s\n", hex);
-	if (asprintf(&path, "%s/STORE", n->dir) < 0 || asprintf(&tmp, "%s.tmp", path) < 0)
-		return -ENOMEM;
-	fd = n->io->open(n->io, tmp, O_RDWR | O_CREAT | O_TRUNC, 0600);
-	if (fd < 0)
-		return fd;
-	r = mc_io_write_full(n->io, fd, text, (size_t)len, 0);
-	if (r == 0)
-		r = n->io->fsync(n->io, fd);
-	n->io->close(n->io, fd);
-	if (r == 0)
-		r = n->io->rename(n->io, tmp, path);
-	return r == 0 ? mc_io_sync_dir(n->io, n->dir) : r;
-}
-
-int mc_nvme_store_read(struct mc_nvme *n, struct mc_err *err)
-{
-	cleanup_free char *path = NULL;
-	char text[128] = "";
-	int fd, r;
-
-	if (asprintf(&path, "%s/STORE", n->dir) < 0)
-		return -ENOMEM;
-	fd = n->io->open(n->io, path, O_RDONLY, 0);
-	if (fd < 0)
-		return fd;
-	r = (int)n->io->pread(n->io, fd, text, sizeof(text) - 1, 0);
-	n->io->close(n->io, fd);
-	if (r < 0)
-		return r;
-	if (strncmp(text, "mooncakefs nvme format 1\nuuid ", 30) != 0 || strlen(text) != 63)
-		return mc_err_set(err, -EPROTONOSUPPORT,
-			"NVMe tier %s: STORE names a format this program does not know", n->dir);
-	text[62] = '\0';
-	return mc_hex_decode(text + 30, n->uuid, sizeof(n->uuid));
+	return (struct mc_dir_id){
+		.dir = n->dir, .name = "STORE", .kind = "nvme", .what = "NVMe tier"};
 }
 
 void mc_nvme_find_direct(struct mc_nvme *n)
@@ -176,6 +137,7 @@ void mc_nvme_free(struct mc_nvme *n)
 static int bring_up(struct mc_nvme *n, const struct mc_nvme_opts *opts, struct mc_err *err)
 {
 	struct mc_uring_opts u = {.depth = 64, .io = opts->io};
+	struct mc_dir_id id;
 	int r = n->io->mkdir(n->io, opts->dir, 0700);
 
 	if (r != 0 && r != -EEXIST)
@@ -187,11 +149,10 @@ static int bring_up(struct mc_nvme *n, const struct mc_nvme_opts *opts, struct m
 	if (r != 0)
 		return r;
 	n->leases = mc_lease_supported(n->lock_fd);
-	r = mc_nvme_store_read(n, err);
-	if (r == -ENOENT && getrandom(n->uuid, sizeof(n->uuid), 0) != (ssize_t)sizeof(n->uuid))
-		r = -EIO;
+	id = mc_nvme_dir_id(n);
+	r = mc_dir_id_read(n->io, &id, n->uuid, err);
 	if (r == -ENOENT)
-		r = mc_nvme_store_write(n);
+		r = mc_dir_id_make(n->io, &id, n->uuid);
 	if (r == 0)
 		r = mc_nvme_make_layout(n);
 	if (r != 0)
