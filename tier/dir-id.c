@@ -58,7 +58,7 @@ int mc_dir_id_read(const struct mc_io *io, const struct mc_dir_id *id, uint8_t r
 		return mc_err_set(err, -EPROTONOSUPPORT,
 			"%s %s: %s names a format this program does not know", id->what, id->dir,
 			id->name);
-	if ((size_t)r == len) {
+	if ((size_t)r == len && text[len - 1] == '\n') {
 		text[len - 1] = '\0';
 		if (mc_hex_decode(text + len - 33, uuid, sizeof(uuid)) == 0)
 			make_text(id, uuid, again);

@@ -31,3 +31,4 @@ void mc_fsck_give_up(struct mc_fsck *f, const char *what, int code, const char *
 
 /* ---- the parts: 0 or why they did not come to an end */
 int mc_nvme_fsck(struct mc_fsck *f, struct mc_err *err);
+int mc_kv_fsck(struct mc_fsck *f, struct mc_err *err);

@@ -93,6 +93,7 @@ struct part {
 
 static const struct part parts[] = {
 	{"NVMe tier", "LOCK", {"STORE", "images", "journal"}, mc_nvme_fsck},
+	{"KV log", "KVLOCK", {"KVSTORE", "segments", "kvjournal"}, mc_kv_fsck},
 };
 #define PARTS (sizeof(parts) / sizeof(*parts))
 

@@ -92,6 +92,16 @@ static int tell_end(const struct mc_journal *j, enum mc_journal_kind kind,
 	return 0;
 }
 
+/* Without SUPER and with nothing behind the first snapshot, nothing was ever acknowledged. */
+static void tell_missing_super(
+	const struct mc_journal *j, const struct mc_journal_end *log, unsigned *damaged)
+{
+	if (j->super.whole > 0 || j->super.bad > 0 || (j->super.generation == 1 && log->pages == 0))
+		return;
+	++*damaged;
+	tell(j, "SUPER", 0, "is missing");
+}
+
 static int read_file(
 	struct mc_journal *j, enum mc_journal_kind kind, unsigned *damaged, struct mc_err *err)
 {
@@ -112,6 +122,8 @@ static int read_file(
 	mc_journal_file_close(&f);
 	if (kind == MC_JOURNAL_SNAPSHOT && r == 0 && !end.last)
 		++*damaged;
+	if (kind == MC_JOURNAL_LOG && r == 0)
+		tell_missing_super(j, &end, damaged);
 	return r;
 }
 
@@ -125,8 +137,7 @@ static bool snapshot_exists(struct mc_journal *j)
 	return true;
 }
 
-/* Which generation is in force. Without SUPER and with the first snapshot at most, nothing was ever
- * acknowledged. */
+/* Which generation is in force. */
 static int find_generation(struct mc_journal *j, unsigned *damaged, struct mc_err *err)
 {
 	struct mc_journal_super *s = &j->super;
@@ -140,11 +151,8 @@ static int find_generation(struct mc_journal *j, unsigned *damaged, struct mc_er
 		tell(j, "SUPER", 0,
 			s->whole > 0 ? "one of its two pages is not whole"
 				     : "neither of its two pages is whole");
-	r = mc_journal_super_find(s);
-	if (s->whole == 0 && s->bad == 0 && s->generation > 1)
-		tell(j, "SUPER", 0, "is missing");
-	*damaged += s->whole == 0 && (s->bad > 0 || s->generation > 1);
-	return r;
+	*damaged += s->whole == 0 && s->bad > 0;
+	return mc_journal_super_find(s);
 }
 
 int mc_journal_open(const struct mc_journal_opts *opts, struct mc_journal **ret,

@@ -15,6 +15,10 @@
  * kv-log-reclaim.c  the packer's other work: survivors of a segment move
  * kv-log-commit.c   the committer: sync, journal, done
  * kv-log-recover.c  what is there at the start
+ * kv-log-fsck.c     the same without a daemon: checking and repairing
+ * kv-log-scan.c     reading records and images through, in order
+ * kv-log-judge.c    one of them
+ * kv-log-mend.c     framing of a record written again
  * kv-log-read.c     reads
  * kv-log-hold.c     places kept for readers
  * kv-log-health.c   budgets of errors and latency, probe
@@ -150,7 +154,16 @@ struct mc_kv_stream {
 
 enum mc_kv_asked { MC_KV_ASKED_NOTHING, MC_KV_ASKED_SEAL, MC_KV_ASKED_RECLAIM };
 
+/* Who looks without being the daemon: nothing on disk is changed, it is told instead. */
+struct mc_kv_watch {
+	/* An entry that is about to be dropped. */
+	void (*bad)(void *ctx, uint32_t slot, const char *why);
+	void (*leftover)(void *ctx, const char *path, uint64_t bytes);
+	void *ctx;
+};
+
 struct mc_kv_log {
+	const struct mc_kv_watch *watch;              /* borrowed; NULL: the daemon */
 	const struct mc_io *io;                       /* borrowed */
 	struct mc_kv_store *store;                    /* owned */
 	uint64_t capacity, segment_bytes, record_max; /* bytes */
@@ -238,6 +251,11 @@ static inline void mc_kv_poke_locked(struct mc_kv_log *log) MC_REQUIRES(log->loc
 	mc_cond_signal(&log->ready);
 }
 
+/* ---- kv-log.c */
+/* Not open: without a store and threads. NULL = no memory. */
+struct mc_kv_log *mc_kv_log_new(const struct mc_kv_log_opts *opts);
+void mc_kv_log_free(struct mc_kv_log *log);
+
 /* ---- kv-log-op.c */
 void mc_kv_list_init(struct mc_kv_op_list *l);
 void mc_kv_list_add(struct mc_kv_op_list *l, struct mc_kv_op *op);
@@ -267,6 +285,8 @@ void mc_kv_record_header(const struct mc_kv_log *log, const struct mc_kv_meta *m
 /* 0, -EBADMSG damaged or misdirected, -ESTALE whole but another record. */
 int mc_kv_record_check(const struct mc_kv_log *log, const void *header, const struct mc_kv_loc *loc,
 	const uint8_t version[16], uint64_t size);
+/* Of a header that was checked: bytes of key and checksums, and their CRC32C. */
+uint64_t mc_kv_record_tail(const void *header, uint32_t *ret_crc);
 
 /* ---- kv-log-entry.c: nothing here is journalled */
 void mc_kv_entry_drop_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->lock);
@@ -370,6 +390,14 @@ int mc_kv_committer_start(struct mc_kv_log *log);
 
 /* ---- kv-log-recover.c */
 int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err);
+/* Its first part: the journal opened and its records in the table. Changes nothing on disk.
+ * damaged: as in journal.h, may be NULL. */
+int mc_kv_replay(struct mc_kv_log *log,
+	void (*damaged)(void *ctx, const char *file, const char *what), void *ctx,
+	struct mc_err *err);
+/* Its second part: what lies there is found, what nobody owns removed, entries without a place
+ * dropped. */
+int mc_kv_settle(struct mc_kv_log *log);
 
 /* ---- kv-log-health.c */
 /* An I/O ended so: 0, a full disk and limits of ours do not count against the disk. */

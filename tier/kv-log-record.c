@@ -75,6 +75,15 @@ void mc_kv_record_header(const struct mc_kv_log *log, const struct mc_kv_meta *m
 	memcpy(out, &h, sizeof(h));
 }
 
+uint64_t mc_kv_record_tail(const void *header, uint32_t *ret_crc)
+{
+	struct mc_kv_header h;
+
+	memcpy(&h, header, sizeof(h));
+	*ret_crc = h.tail_crc;
+	return h.key_len + 4 * (uint64_t)h.n_crc;
+}
+
 int mc_kv_record_check(const struct mc_kv_log *log, const void *header, const struct mc_kv_loc *loc,
 	const uint8_t version[16], uint64_t size)
 {

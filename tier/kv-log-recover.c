@@ -35,6 +35,14 @@ static int walk(const char *path, int (*each)(void *ctx, const char *name), void
 	return r;
 }
 
+static void drop(struct mc_kv_log *log, uint32_t slot, const char *why) MC_NO_TSA
+{
+	log->stats.bad++;
+	if (log->watch != NULL)
+		log->watch->bad(log->watch->ctx, slot, why);
+	mc_kv_entry_drop_locked(log, slot);
+}
+
 /* ---- segments */
 
 static int look_at_segment(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole)
@@ -57,15 +65,15 @@ static void settle_segments(struct mc_kv_log *log) MC_NO_TSA
 
 		if (seg == NULL)
 			continue;
-		while (seg->place.fd < 0 && seg->head != 0) {
-			log->stats.bad++;
-			mc_kv_entry_drop_locked(log, seg->head);
-		}
+		while (seg->place.fd < 0 && seg->head != 0)
+			drop(log, seg->head, "its segment is missing");
 		seg->filled = log->segment_bytes;
 		seg->state = seg->head != 0 ? MC_KV_SEG_SEALED : MC_KV_SEG_FREE;
 		if (seg->head != 0)
 			continue;
 		seg->generation++;
+		if (log->watch != NULL)
+			continue;
 		if (seg->failed && seg->place.fd >= 0)
 			mc_kv_segment_remove(log, seg);
 		seg->failed = false;
@@ -115,6 +123,16 @@ static int list_images(struct look *l)
 	return 0;
 }
 
+static void remove_file(struct mc_kv_log *log, const char *path)
+{
+	struct stat st;
+
+	if (log->watch == NULL)
+		log->io->unlink(log->io, path);
+	else if (lstat(path, &st) == 0)
+		log->watch->leftover(log->watch->ctx, path, (uint64_t)st.st_blocks * 512);
+}
+
 static int look_at_image(void *ctx, const char *name)
 {
 	struct look *l = ctx;
@@ -132,12 +150,12 @@ static int look_at_image(void *ctx, const char *name)
 	if (end == NULL || *end != '\0' || mc_hex_decode(hex, want.version, 16) != 0 ||
 		mc_kv_image_path(l->log, want.version, want.generation, &again) != 0 ||
 		strcmp(path, again) != 0) {
-		l->log->io->unlink(l->log->io, path);
+		remove_file(l->log, path);
 		return 0;
 	}
 	got = bsearch(&want, l->known, l->n, sizeof(want), by_name);
 	if (got == NULL || stat(path, &st) != 0 || (uint64_t)st.st_size < got->size) {
-		l->log->io->unlink(l->log->io, path);
+		remove_file(l->log, path);
 		return 0;
 	}
 	l->found[got - l->known] = true;
@@ -160,8 +178,7 @@ static void settle_images(struct look *l) MC_NO_TSA
 		got = bsearch(&want, l->known, l->n, sizeof(want), by_name);
 		if (got != NULL && l->found[got - l->known])
 			continue;
-		log->stats.bad++;
-		mc_kv_entry_drop_locked(log, at);
+		drop(log, at, "its image is missing, or too short");
 	}
 	log->n_gone = 0;
 }
@@ -228,28 +245,47 @@ static void tell_all(struct mc_kv_log *log)
 		}
 }
 
-int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err) MC_NO_TSA
+int mc_kv_replay(struct mc_kv_log *log,
+	void (*damaged)(void *ctx, const char *file, const char *what), void *ctx,
+	struct mc_err *err)
 {
-	struct mc_journal_opts o = {
-		.max_bytes = log->journal_bytes, .apply = mc_kv_journal_apply, .ctx = log};
+	struct mc_journal_opts o = {.max_bytes = log->journal_bytes,
+		.apply = mc_kv_journal_apply,
+		.ctx = log,
+		.damaged = damaged,
+		.damaged_ctx = ctx};
 	struct mc_journal *journal = NULL;
-	unsigned damaged = 0;
+	unsigned places = 0;
 	int r;
 
 	mc_kv_store_journal(log->store, &o);
-	r = mc_journal_open(&o, &journal, &damaged, err);
+	r = mc_journal_open(&o, &journal, &places, err);
 	if (r != 0)
 		return r;
 	mc_mutex_lock(&log->lock);
 	log->journal = journal;
-	log->stats.errors += damaged;
+	log->stats.errors += places;
 	log->n_gone = 0; /* replay notes images whose files are looked at below */
 	mc_mutex_unlock(&log->lock);
-	r = mc_kv_store_find(log->store, look_at_segment, log);
+	return 0;
+}
+
+int mc_kv_settle(struct mc_kv_log *log)
+{
+	int r = mc_kv_store_find(log->store, look_at_segment, log);
+
 	if (r != 0)
 		return r;
 	settle_segments(log);
-	r = look_at_images(log);
+	return look_at_images(log);
+}
+
+int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err)
+{
+	int r = mc_kv_replay(log, NULL, NULL, err);
+
+	if (r == 0)
+		r = mc_kv_settle(log);
 	if (r == 0)
 		tell_all(log);
 	return r;

@@ -95,7 +95,7 @@ static void stop_threads(struct mc_kv_log *log)
 		pthread_join(log->committer, NULL);
 }
 
-static void free_log(struct mc_kv_log *log)
+void mc_kv_log_free(struct mc_kv_log *log)
 {
 	stop_threads(log);
 	mc_uring_close(log->uring);
@@ -121,21 +121,17 @@ static void free_log(struct mc_kv_log *log)
 	free(log);
 }
 
-int mc_kv_log_open(const struct mc_kv_log_opts *opts, const struct mc_kv_log_replay *replay,
-	struct mc_kv_log **ret, struct mc_err *err)
+struct mc_kv_log *mc_kv_log_new(const struct mc_kv_log_opts *opts)
 {
 	struct mc_kv_log *log = calloc(1, sizeof(*log));
-	int r;
 
 	if (log == NULL)
-		return -ENOMEM;
+		return NULL;
 	log->io = opts->io != NULL ? opts->io : mc_io_real();
 	log->capacity = opts->capacity;
 	log->commit_ms = opts->commit_ms != 0 ? opts->commit_ms : COMMIT_MS;
 	log->probe_ms = opts->probe_ms != 0 ? opts->probe_ms : PROBE_MS;
 	log->slow_ms = opts->slow_ms != 0 ? opts->slow_ms : SLOW_MS;
-	if (replay != NULL)
-		log->replay = *replay;
 	log->recovering = true;
 	log->closed_last = &log->closed;
 	mc_kv_list_init(&log->queue);
@@ -144,9 +140,22 @@ int mc_kv_log_open(const struct mc_kv_log_opts *opts, const struct mc_kv_log_rep
 	mc_cond_init(&log->work);
 	mc_cond_init(&log->ready);
 	mc_cond_init(&log->moved);
+	return log;
+}
+
+int mc_kv_log_open(const struct mc_kv_log_opts *opts, const struct mc_kv_log_replay *replay,
+	struct mc_kv_log **ret, struct mc_err *err)
+{
+	struct mc_kv_log *log = mc_kv_log_new(opts);
+	int r;
+
+	if (log == NULL)
+		return -ENOMEM;
+	if (replay != NULL)
+		log->replay = *replay;
 	r = bring_up(log, opts, err);
 	if (r != 0) {
-		free_log(log);
+		mc_kv_log_free(log);
 		return mc_err_set(err, r, "KV log %s: %s", opts->dir, strerror(-r));
 	}
 	*ret = log;
@@ -160,7 +169,7 @@ void mc_kv_log_close(struct mc_kv_log *log)
 	log->packer_runs = log->committer_runs = false;
 	if (log->dead == 0)
 		mc_kv_snapshot(log);
-	free_log(log);
+	mc_kv_log_free(log);
 }
 
 void mc_kv_log_set_owner(struct mc_kv_log *log, const struct mc_kv_log_owner *owner)

@@ -8,7 +8,7 @@
 #include "tier/kv-store.h"
 
 #include "tier/cleanup.h"
-#include "tier/digest.h"
+#include "tier/dir-lock.h"
 #include "tier/io.h"
 
 #include <dirent.h>
@@ -18,16 +18,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/random.h>
+#include <sys/stat.h>
 
-#define STORE_TEXT "mooncakefs kv format 1\nuuid "
+#define ALIGN 4096u
 
 struct files {
 	struct mc_kv_store s; /* first */
-	int lock_fd;          /* owned */
-	char *segments;       /* owned: path of the folder */
-	char *journal;        /* owned: likewise */
+	int lock_fd;          /* owned, -1: the lock is somebody else's */
+	bool read_only;
+	char *segments; /* owned: path of the folder */
+	char *journal;  /* owned: likewise */
 };
 
 static struct files *self(struct mc_kv_store *s)
@@ -44,7 +44,8 @@ static int path_of(const struct files *f, uint32_t id, char **ret)
 
 static int open_segment(const struct files *f, const char *path, int flags)
 {
-	return f->s.io->open(f->s.io, path, O_RDWR | flags | (f->s.direct ? O_DIRECT : 0), 0600);
+	flags |= (f->read_only ? O_RDONLY : O_RDWR) | (f->s.direct ? O_DIRECT : 0);
+	return f->s.io->open(f->s.io, path, flags, 0600);
 }
 
 static int make(struct mc_kv_store *s, uint32_t id, struct mc_kv_place *ret)
@@ -98,6 +99,16 @@ static void discard(struct mc_kv_store *s, const struct mc_kv_place *p)
 	(void)p;
 }
 
+static void spare(struct files *f, const char *path)
+{
+	struct stat st = {0};
+
+	if (f->s.spare == NULL)
+		f->s.io->unlink(f->s.io, path);
+	else if (lstat(path, &st) == 0)
+		f->s.spare(f->s.spare_ctx, path, (uint64_t)st.st_blocks * 512);
+}
+
 static int look_at(struct files *f, const char *name,
 	int (*each)(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole), void *ctx)
 {
@@ -112,7 +123,7 @@ static int look_at(struct files *f, const char *name,
 		return -ENOMEM;
 	if (sscanf(name, "%8" SCNx32, &id) != 1 || path_of(f, id, &again) != 0 ||
 		strcmp(path, again) != 0) {
-		io->unlink(io, path);
+		spare(f, path);
 		return 0;
 	}
 	p.fd = open_segment(f, path, 0);
@@ -124,7 +135,7 @@ static int look_at(struct files *f, const char *name,
 	if (r <= 0)
 		io->close(io, p.fd);
 	if (r == 0)
-		io->unlink(io, path);
+		spare(f, path);
 	return r < 0 ? r : 0;
 }
 
@@ -136,7 +147,7 @@ static int find(struct mc_kv_store *s,
 	int r = 0;
 
 	if (d == NULL)
-		return -errno;
+		return errno == ENOENT ? 0 : -errno;
 	while (r == 0 && (e = readdir(d)) != NULL)
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
 			r = look_at(self(s), e->d_name, each, ctx);
@@ -171,102 +182,40 @@ static int probe(struct mc_kv_store *s)
 
 /* ---- opening */
 
-/* Our folders, durable before anything is put in them. */
-static int make_layout(struct files *f)
+static int name_paths(struct files *f)
 {
-	const struct mc_io *io = f->s.io;
-	int r;
-
 	if (asprintf(&f->segments, "%s/segments", f->s.name) < 0 ||
 		asprintf(&f->journal, "%s/kvjournal", f->s.name) < 0)
 		return -ENOMEM;
 	f->s.journal_dir = f->journal;
-	r = io->mkdir(io, f->segments, 0700);
-	if (r == 0 || r == -EEXIST)
-		r = io->mkdir(io, f->journal, 0700);
-	return r == 0 || r == -EEXIST ? mc_io_sync_dir(io, f->s.name) : r;
-}
-
-static int take_lock(struct files *f, struct mc_err *err)
-{
-	cleanup_free char *path = NULL;
-	char pid[32] = "";
-	int fd, len;
-
-	if (asprintf(&path, "%s/KVLOCK", f->s.name) < 0)
-		return -ENOMEM;
-	f->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (f->lock_fd < 0)
-		return -errno;
-	if (flock(f->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-		if (errno != EWOULDBLOCK)
-			return -errno;
-		if (pread(f->lock_fd, pid, sizeof(pid) - 1, 0) < 0)
-			pid[0] = '\0';
-		pid[strcspn(pid, "\n")] = '\0';
-		return mc_err_set(err, -EBUSY,
-			"KV log %s: in use by process %s; one daemon per directory", f->s.name,
-			pid[0] != '\0' ? pid : "unknown");
-	}
-	fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
-	f->s.direct = fd >= 0;
-	if (fd >= 0)
-		close(fd);
-	len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
-	if (ftruncate(f->lock_fd, 0) != 0 || pwrite(f->lock_fd, pid, (size_t)len, 0) != len)
-		return errno == ENOSPC ? 0 : -EIO; /* the text is a courtesy */
 	return 0;
 }
 
-static int write_store(struct files *f, const char *path)
+int mc_kv_store_files_layout(const struct mc_kv_store *s)
 {
-	const struct mc_io *io = f->s.io;
-	cleanup_free char *tmp = NULL;
-	char hex[33], text[128];
-	int fd, r, len;
+	const struct files *f = (const struct files *)s;
+	int r = s->io->mkdir(s->io, f->segments, 0700);
 
-	if (getrandom(f->s.uuid, sizeof(f->s.uuid), 0) != (ssize_t)sizeof(f->s.uuid))
-		return -EIO;
-	mc_hex_encode(f->s.uuid, sizeof(f->s.uuid), hex);
-	len = snprintf(text, sizeof(text), STORE_TEXT "%s\n", hex);
-	if (asprintf(&tmp, "%s.tmp", path) < 0)
-		return -ENOMEM;
-	fd = io->open(io, tmp, O_RDWR | O_CREAT | O_TRUNC, 0600);
-	if (fd < 0)
-		return fd;
-	r = mc_io_write_full(io, fd, text, (size_t)len, 0);
-	if (r == 0)
-		r = io->fsync(io, fd);
-	io->close(io, fd);
-	if (r == 0)
-		r = io->rename(io, tmp, path);
-	return r == 0 ? mc_io_sync_dir(io, f->s.name) : r;
+	if (r == 0 || r == -EEXIST)
+		r = s->io->mkdir(s->io, f->journal, 0700);
+	return r == 0 || r == -EEXIST ? mc_io_sync_dir(s->io, s->name) : r;
 }
 
-static int read_store(struct files *f, struct mc_err *err)
+struct mc_dir_id mc_kv_store_files_id(const struct mc_kv_store *s)
 {
-	static const size_t front = sizeof(STORE_TEXT) - 1;
-	const struct mc_io *io = f->s.io;
-	cleanup_free char *path = NULL;
-	char text[128] = "";
-	int fd, r;
+	return (struct mc_dir_id){
+		.dir = s->name, .name = "KVSTORE", .kind = "kv", .what = "KV log"};
+}
 
-	if (asprintf(&path, "%s/KVSTORE", f->s.name) < 0)
-		return -ENOMEM;
-	fd = io->open(io, path, O_RDONLY, 0);
-	if (fd == -ENOENT)
-		return write_store(f, path);
-	if (fd < 0)
-		return fd;
-	r = (int)io->pread(io, fd, text, sizeof(text) - 1, 0);
-	io->close(io, fd);
-	if (r < 0)
-		return r;
-	if (strncmp(text, STORE_TEXT, front) != 0 || strlen(text) != front + 33)
-		return mc_err_set(err, -EPROTONOSUPPORT,
-			"KV log %s: KVSTORE names a format this program does not know", f->s.name);
-	text[front + 32] = '\0';
-	return mc_hex_decode(text + front, f->s.uuid, sizeof(f->s.uuid));
+static void find_direct(struct files *f)
+{
+	cleanup_free char *path = NULL;
+	cleanup_close int fd = -1;
+
+	if (asprintf(&path, "%s/KVLOCK", f->s.name) < 0)
+		return;
+	fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	f->s.direct = fd >= 0;
 }
 
 static void close_files(struct mc_kv_store *s)
@@ -290,33 +239,104 @@ static const struct mc_kv_store_ops files_ops = {.make = make,
 	.probe = probe,
 	.close = close_files};
 
-int mc_kv_store_files_open(const char *dir, const struct mc_io *io, uint64_t segment_bytes,
-	struct mc_kv_store **ret, struct mc_err *err)
+static struct files *new_files(const struct mc_io *io, uint64_t segment_bytes)
 {
 	struct files *f = calloc(1, sizeof(*f));
-	int r;
 
 	if (f == NULL)
-		return -ENOMEM;
+		return NULL;
 	f->s = (struct mc_kv_store){.ops = &files_ops,
 		.io = io,
 		.segment_bytes = segment_bytes,
 		.capacity = UINT64_MAX,
 		.journal_fd = -1};
 	f->lock_fd = -1;
-	r = io->mkdir(io, dir, 0700);
-	if (r == 0 || r == -EEXIST) {
-		f->s.name = realpath(dir, NULL);
-		r = f->s.name == NULL ? -errno : take_lock(f, err);
+	return f;
+}
+
+static int bring_up(struct files *f, const char *dir, struct mc_err *err)
+{
+	const struct mc_io *io = f->s.io;
+	struct mc_dir_id id;
+	int r = io->mkdir(io, dir, 0700);
+
+	if (r != 0 && r != -EEXIST)
+		return r;
+	f->s.name = realpath(dir, NULL);
+	if (f->s.name == NULL)
+		return -errno;
+	r = mc_dir_lock(f->s.name, "KVLOCK", true, "KV log", &f->lock_fd, err);
+	if (r != 0)
+		return r;
+	find_direct(f);
+	id = mc_kv_store_files_id(&f->s);
+	r = mc_dir_id_read(io, &id, f->s.uuid, err);
+	if (r == -ENOENT)
+		r = mc_dir_id_make(io, &id, f->s.uuid);
+	if (r == 0)
+		r = name_paths(f);
+	return r == 0 ? mc_kv_store_files_layout(&f->s) : r;
+}
+
+int mc_kv_store_files_open(const char *dir, const struct mc_io *io, uint64_t segment_bytes,
+	struct mc_kv_store **ret, struct mc_err *err)
+{
+	struct files *f = new_files(io, segment_bytes);
+	int r = f == NULL ? -ENOMEM : bring_up(f, dir, err);
+
+	if (r == 0)
+		*ret = &f->s;
+	else if (f != NULL)
+		close_files(&f->s);
+	return r;
+}
+
+/* ---- looking */
+
+/* The size that more than half of the segments have: pairs of different ones cancel. */
+static int find_size(struct files *f)
+{
+	DIR *d = opendir(f->segments);
+	struct dirent *e;
+	unsigned lead = 0;
+
+	if (d == NULL)
+		return errno == ENOENT ? 0 : -errno;
+	while ((e = readdir(d)) != NULL) {
+		struct stat st;
+
+		if (fstatat(dirfd(d), e->d_name, &st, 0) != 0 || !S_ISREG(st.st_mode) ||
+			st.st_size == 0 || st.st_size % ALIGN != 0)
+			continue;
+		if (lead == 0)
+			f->s.segment_bytes = (uint64_t)st.st_size;
+		if ((uint64_t)st.st_size == f->s.segment_bytes)
+			lead++;
+		else
+			lead--;
 	}
+	closedir(d);
+	return 0;
+}
+
+int mc_kv_store_files_look(
+	const char *dir, const struct mc_io *io, bool write, struct mc_kv_store **ret)
+{
+	struct files *f = new_files(io, mc_kv_store_segment_bytes(UINT64_MAX));
+	int r;
+
+	if (f == NULL)
+		return -ENOMEM;
+	f->read_only = !write;
+	f->s.name = strdup(dir);
+	r = f->s.name == NULL ? -ENOMEM : name_paths(f);
 	if (r == 0)
-		r = read_store(f, err);
-	if (r == 0)
-		r = make_layout(f);
+		r = find_size(f);
 	if (r != 0) {
 		close_files(&f->s);
 		return r;
 	}
+	find_direct(f);
 	*ret = &f->s;
 	return 0;
 }

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "tier/dir-id.h"
 #include "tier/error.h"
 
 #include <stdbool.h>
@@ -47,12 +48,25 @@ struct mc_kv_store {
 	const char *journal_dir;            /* owned by the kind; NULL: in the area */
 	uint64_t journal_at, journal_bytes; /* of journal_fd */
 	int journal_fd;
+	/* Given: nobody owns these bytes of path; otherwise such a file is removed. */
+	void (*spare)(void *ctx, const char *path, uint64_t bytes);
+	void *spare_ctx;
 };
 
 /* Opens or makes the directory and takes its lock (-EBUSY, its holder in err). segment_bytes: of
  * new segments. */
 int mc_kv_store_files_open(const char *dir, const struct mc_io *io, uint64_t segment_bytes,
 	struct mc_kv_store **ret, struct mc_err *err);
+/*
+ * The same for a check, by somebody who has the lock: nothing is made or removed, segment_bytes is
+ * that of most of what lies there, uuid is the caller's to fill in. write: of what is there.
+ */
+int mc_kv_store_files_look(
+	const char *dir, const struct mc_io *io, bool write, struct mc_kv_store **ret);
+/* What names the store of a directory. Borrowed from s. */
+struct mc_dir_id mc_kv_store_files_id(const struct mc_kv_store *s);
+/* Our folders, durable before anything is put in them. */
+int mc_kv_store_files_layout(const struct mc_kv_store *s);
 /* NULL allowed. No place is in use any more. */
 void mc_kv_store_close(struct mc_kv_store *s);
 

@@ -15,7 +15,7 @@ enum mc_kv_wrong {
 	MC_KV_UNREADABLE,
 };
 
-struct mc_kv_check {
+struct mc_kv_judge {
 	const struct mc_kv_log *log;     /* borrowed */
 	const struct mc_kv_entry *entry; /* borrowed; its record, or its image */
 	bool framed;                     /* a record */
@@ -28,10 +28,12 @@ struct mc_kv_check {
 	uint32_t tail_crc;  /* as the header says */
 };
 
-void mc_kv_check_begin(
-	struct mc_kv_check *c, const struct mc_kv_log *log, const struct mc_kv_entry *e);
+void mc_kv_judge_begin(
+	struct mc_kv_judge *c, const struct mc_kv_log *log, const struct mc_kv_entry *e);
 /* The next len bytes of it; buf NULL: they could not be read. How many of them it took: fewer, or
  * 0, when it ends before. */
-uint64_t mc_kv_check_feed(struct mc_kv_check *c, const void *buf, uint64_t len);
+uint64_t mc_kv_judge_feed(struct mc_kv_judge *c, const void *buf, uint64_t len);
+/* Of the whole of it, as far as it is known. */
+uint64_t mc_kv_judge_length(const struct mc_kv_judge *c);
 /* There are no more bytes. */
-enum mc_kv_wrong mc_kv_check_end(const struct mc_kv_check *c);
+enum mc_kv_wrong mc_kv_judge_end(const struct mc_kv_judge *c);

@@ -1,5 +1,5 @@
 /* The parts of a record one after another, however the bytes are cut. */
-#include "tier/kv-log-check.h"
+#include "tier/kv-log-judge.h"
 
 #include "tier/digest.h"
 
@@ -7,10 +7,10 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-void mc_kv_check_begin(
-	struct mc_kv_check *c, const struct mc_kv_log *log, const struct mc_kv_entry *e)
+void mc_kv_judge_begin(
+	struct mc_kv_judge *c, const struct mc_kv_log *log, const struct mc_kv_entry *e)
 {
-	*c = (struct mc_kv_check){.log = log,
+	*c = (struct mc_kv_judge){.log = log,
 		.entry = e,
 		.framed = e->segment != MC_KV_IMAGE,
 		.bad_block = UINT32_MAX};
@@ -24,7 +24,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static uint64_t feed_header(struct mc_kv_check *c, const unsigned char *buf, uint64_t len)
+static uint64_t feed_header(struct mc_kv_judge *c, const unsigned char *buf, uint64_t len)
 {
 	uint64_t n = least(len, MC_KV_HEADER - c->pos);
 	struct mc_kv_loc loc = mc_kv_entry_loc(c->entry);
@@ -43,7 +43,7 @@ static uint64_t feed_header(struct mc_kv_check *c, const unsigned char *buf, uin
 
 /* at: of the payload. */
 static uint64_t feed_payload(
-	struct mc_kv_check *c, const unsigned char *buf, uint64_t len, uint64_t at)
+	struct mc_kv_judge *c, const unsigned char *buf, uint64_t len, uint64_t at)
 {
 	uint64_t end = least((at / MIB + 1) * MIB, c->entry->size), n = least(len, end - at);
 
@@ -56,7 +56,7 @@ static uint64_t feed_payload(
 }
 
 static uint64_t feed_tail(
-	struct mc_kv_check *c, const unsigned char *buf, uint64_t len, uint64_t at)
+	struct mc_kv_judge *c, const unsigned char *buf, uint64_t len, uint64_t at)
 {
 	uint64_t n = least(len, c->tail - at);
 
@@ -68,21 +68,21 @@ static uint64_t feed_tail(
 	return n;
 }
 
-static uint64_t whole_length(const struct mc_kv_check *c)
+uint64_t mc_kv_judge_length(const struct mc_kv_judge *c)
 {
 	return (c->framed ? MC_KV_HEADER : 0) + c->entry->size + c->tail;
 }
 
-uint64_t mc_kv_check_feed(struct mc_kv_check *c, const void *buf, uint64_t len)
+uint64_t mc_kv_judge_feed(struct mc_kv_judge *c, const void *buf, uint64_t len)
 {
 	uint64_t front = c->framed ? MC_KV_HEADER : 0, done = 0;
 
 	if (buf == NULL) {
 		c->unreadable = true;
-		done = least(len, whole_length(c) - c->pos);
+		done = least(len, mc_kv_judge_length(c) - c->pos);
 		c->pos += done;
 	}
-	while (buf != NULL && done < len && c->pos < whole_length(c)) {
+	while (buf != NULL && done < len && c->pos < mc_kv_judge_length(c)) {
 		const unsigned char *p = (const unsigned char *)buf + done;
 		uint64_t n;
 
@@ -98,7 +98,7 @@ uint64_t mc_kv_check_feed(struct mc_kv_check *c, const void *buf, uint64_t len)
 	return done;
 }
 
-enum mc_kv_wrong mc_kv_check_end(const struct mc_kv_check *c)
+enum mc_kv_wrong mc_kv_judge_end(const struct mc_kv_judge *c)
 {
 	if (c->unreadable)
 		return MC_KV_UNREADABLE;
@@ -106,5 +106,5 @@ enum mc_kv_wrong mc_kv_check_end(const struct mc_kv_check *c)
 		return MC_KV_BAD_PAYLOAD;
 	if (c->header_bad)
 		return MC_KV_BAD_HEADER;
-	return c->tail_bad || c->pos < whole_length(c) ? MC_KV_BAD_TAIL : MC_KV_WHOLE;
+	return c->tail_bad || c->pos < mc_kv_judge_length(c) ? MC_KV_BAD_TAIL : MC_KV_WHOLE;
 }

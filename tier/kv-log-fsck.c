@@ -1,0 +1,341 @@
+/*
+ * The offline check of the KV log: the records of the journal, the segments and images that lie
+ * there, and every live object read with its framing.
+ *
+ * A repair leaves out of the table what is damaged, writes framing again where only that is
+ * damaged, and makes the rest durable by snapshots as a start does. Files go after that.
+ */
+#include "tier/kv-log-scan.h"
+
+#include "tier/array.h"
+#include "tier/cleanup.h"
+#include "tier/fsck-impl.h"
+#include "tier/io.h"
+#include "tier/journal-super.h"
+#include "tier/kv-log-mend.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define JOURNAL_BYTES                                                                              \
+	(UINT64_C(1) << 20) /* of the log that a repair leaves; a start makes its own */
+
+struct check {
+	struct mc_fsck *f;
+	struct mc_kv_log *log;
+	struct mc_ahead *ahead;
+	struct mc_kv_watch watch;
+	bool store_bad;
+	uint64_t before;       /* what had been told of when this part began */
+	struct mc_kv_bad *bad; /* owned: of the segment or image being read */
+	size_t n_bad, cap_bad;
+	char **remove; /* owned, each owned: files that a repair removes */
+	size_t n_remove, cap_remove;
+	int error;
+};
+
+static void later_remove(struct check *c, const char *path)
+{
+	char *copy = NULL;
+
+	if (mc_array_room(&c->remove, &c->cap_remove, c->n_remove + 1) == 0)
+		copy = strdup(path);
+	if (copy == NULL)
+		c->error = -ENOMEM;
+	else
+		c->remove[c->n_remove++] = copy;
+}
+
+/* ---- what is told */
+
+static void tell_journal(void *ctx, const char *file, const char *what)
+{
+	struct check *c = ctx;
+
+	mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "kvjournal/%s: %s", file, what);
+}
+
+static void tell_leftover(void *ctx, const char *path, uint64_t bytes)
+{
+	struct check *c = ctx;
+
+	mc_fsck_leftover(c->f, path, bytes);
+	later_remove(c, path);
+}
+
+/* Where the object lies, below the directory. */
+static int place_of(const struct check *c, const struct mc_kv_entry *e, char **ret)
+{
+	int n;
+
+	if (e->segment == MC_KV_IMAGE) {
+		cleanup_free char *path = NULL;
+		int r = mc_kv_image_path(c->log, e->version, e->generation, &path);
+
+		if (r != 0)
+			return r;
+		*ret = strdup(path + strlen(c->log->store->name) + 1);
+		return *ret == NULL ? -ENOMEM : 0;
+	}
+	n = asprintf(ret, "segments/%08" PRIx32 " at %" PRIu64, e->segment, e->off);
+	return n < 0 ? -ENOMEM : 0;
+}
+
+/* An object whose bytes are not there any more. */
+static void tell_gone(void *ctx, uint32_t slot, const char *why)
+{
+	struct check *c = ctx;
+	const struct mc_kv_entry *e = mc_kv_table_get(&c->log->table, slot);
+	cleanup_free char *place = NULL;
+
+	if (place_of(c, e, &place) != 0) {
+		c->error = -ENOMEM;
+		return;
+	}
+	c->f->res.bad_objects++;
+	if (e->copies > 0) {
+		mc_fsck_tell(c->f, MC_FSCK_DAMAGE,
+			"kv/%s: %s (%s); it is read from its %u copies on remotes",
+			mc_kv_entry_key(e), why, place, e->copies);
+		return;
+	}
+	c->f->res.lost++;
+	mc_fsck_tell(c->f, MC_FSCK_LOST, "kv/%s: %s (%s); it was the last copy, %" PRIu64 " bytes",
+		mc_kv_entry_key(e), why, place, e->size);
+}
+
+/* ---- objects */
+
+static void judged(void *ctx, const struct mc_kv_bad *b, uint64_t bytes)
+{
+	struct check *c = ctx;
+
+	c->f->res.objects++;
+	mc_fsck_advance(c->f, bytes);
+	if (b->wrong == MC_KV_WHOLE)
+		return;
+	if (mc_array_room(&c->bad, &c->cap_bad, c->n_bad + 1) != 0)
+		c->error = -ENOMEM;
+	else
+		c->bad[c->n_bad++] = *b;
+}
+
+static void drop(struct check *c, uint32_t slot, const char *why) MC_NO_TSA
+{
+	tell_gone(c, slot, why);
+	mc_kv_entry_drop_locked(c->log, slot);
+}
+
+/* Only the framing is damaged: it stays, and can be written again. */
+static void settle_framing(struct check *c, const struct mc_kv_bad *b)
+{
+	const struct mc_kv_entry *e = mc_kv_table_get(&c->log->table, b->slot);
+	const char *what = b->wrong == MC_KV_BAD_HEADER ? "header" : "key and checksums";
+	cleanup_free char *place = NULL;
+	int r = place_of(c, e, &place);
+
+	if (r != 0) {
+		c->error = r;
+		return;
+	}
+	mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "kv/%s: %s damaged (%s), the object itself is whole",
+		mc_kv_entry_key(e), what, place);
+	r = c->f->opts->repair ? mc_kv_record_mend(c->log, b->slot, b->room) : 0;
+	if (r != 0)
+		mc_fsck_give_up(c->f, place, r, NULL);
+}
+
+static void settle_bad(struct check *c, const struct mc_kv_bad *b)
+{
+	char why[64];
+
+	if (b->wrong == MC_KV_BAD_HEADER || b->wrong == MC_KV_BAD_TAIL) {
+		settle_framing(c, b);
+	} else if (b->wrong == MC_KV_UNREADABLE) {
+		drop(c, b->slot, "cannot be read");
+	} else {
+		snprintf(why, sizeof(why), "damaged in its MiB %" PRIu32,
+			b->block == UINT32_MAX ? 0 : b->block);
+		drop(c, b->slot, why);
+	}
+}
+
+static int check_segment(struct check *c, struct mc_kv_scan *scan, const struct mc_kv_segment *seg)
+{
+	int r = mc_kv_scan_segment(scan, seg);
+
+	for (size_t i = 0; i < c->n_bad && r == 0; i++)
+		settle_bad(c, &c->bad[i]);
+	if (c->n_bad > 0 && c->f->opts->repair && r == 0)
+		r = mc_kv_store_sync(c->log->store, &seg->place, false);
+	c->n_bad = 0;
+	return r;
+}
+
+static int check_segments(struct check *c, struct mc_kv_scan *scan)
+{
+	int r = 0;
+
+	for (uint32_t id = 1; id < c->log->n_segs && r == 0; id++) {
+		const struct mc_kv_segment *seg = c->log->segs[id];
+
+		if (seg != NULL && seg->head != 0)
+			r = check_segment(c, scan, seg);
+		if (c->error != 0)
+			r = c->error;
+	}
+	return r;
+}
+
+static int check_image(struct check *c, struct mc_kv_scan *scan, uint32_t slot)
+{
+	const struct mc_kv_entry *e = mc_kv_table_get(&c->log->table, slot);
+	const struct mc_kv_store *s = c->log->store;
+	cleanup_free char *path = NULL;
+	int fd, r = mc_kv_image_path(c->log, e->version, e->generation, &path);
+
+	if (r != 0)
+		return r;
+	fd = s->io->open(s->io, path, O_RDONLY | (s->direct ? O_DIRECT : 0), 0);
+	if (fd < 0) {
+		const struct mc_kv_bad unreadable = {.slot = slot, .wrong = MC_KV_UNREADABLE};
+
+		judged(c, &unreadable, 0);
+	} else {
+		mc_kv_scan_image(scan, slot, fd);
+		s->io->close(s->io, fd);
+	}
+	if (c->n_bad > 0) {
+		settle_bad(c, &c->bad[0]);
+		later_remove(c, path);
+	}
+	c->n_bad = 0;
+	return c->error;
+}
+
+static int check_images(struct check *c, struct mc_kv_scan *scan)
+{
+	int r = 0;
+
+	for (uint32_t at = c->log->image_head, next; at != 0 && r == 0; at = next) {
+		next = mc_kv_table_get(&c->log->table, at)->seg_next;
+		r = check_image(c, scan, at);
+	}
+	return r;
+}
+
+/* Segments of another size are not written to again, and go once they are empty. */
+static void check_empty(struct check *c)
+{
+	for (uint32_t id = 1; id < c->log->n_segs; id++) {
+		const struct mc_kv_segment *seg = c->log->segs[id];
+
+		if (seg != NULL && seg->failed && seg->head == 0 && seg->place.fd >= 0)
+			mc_fsck_tell(c->f, MC_FSCK_LEFTOVER,
+				"segments/%08" PRIx32 ": empty, and not as long as the others", id);
+	}
+}
+
+/* ---- the whole */
+
+static int read_store(struct check *c, struct mc_err *err)
+{
+	struct mc_kv_store *s = c->log->store;
+	struct mc_dir_id id = mc_kv_store_files_id(s);
+	uint8_t uuid[16];
+	bool known = mc_journal_super_uuid(s->io, s->journal_dir, uuid) == 0;
+
+	return mc_fsck_id(c->f, &id, known ? uuid : NULL, s->uuid, &c->store_bad, err);
+}
+
+static void remove_empty(struct check *c)
+{
+	for (uint32_t id = 1; id < c->log->n_segs; id++) {
+		struct mc_kv_segment *seg = c->log->segs[id];
+
+		if (seg != NULL && seg->failed && seg->head == 0 && seg->place.fd >= 0)
+			mc_kv_segment_remove(c->log, seg);
+	}
+}
+
+static int repair(struct check *c)
+{
+	struct mc_kv_store *s = c->log->store;
+	struct mc_dir_id id = mc_kv_store_files_id(s);
+	int r = mc_kv_store_files_layout(s);
+
+	if (r == 0 && c->store_bad)
+		r = mc_dir_id_write(s->io, &id, s->uuid);
+	/* Twice: both pages of SUPER are whole then. */
+	for (int i = 0; i < 2 && r == 0; i++)
+		r = mc_kv_snapshot(c->log);
+	if (r != 0)
+		return r;
+	remove_empty(c);
+	for (size_t i = 0; i < c->n_remove; i++)
+		s->io->unlink(s->io, c->remove[i]);
+	return 0;
+}
+
+static int prepare(struct check *c)
+{
+	int r = mc_kv_store_files_look(c->f->dir, c->f->io, c->f->opts->repair, &c->log->store);
+
+	if (r != 0)
+		return r;
+	c->log->store->spare = tell_leftover;
+	c->log->store->spare_ctx = c;
+	c->watch = (struct mc_kv_watch){.bad = tell_gone, .leftover = tell_leftover, .ctx = c};
+	c->log->watch = &c->watch;
+	c->log->segment_bytes = c->log->store->segment_bytes;
+	c->log->journal_bytes = JOURNAL_BYTES;
+	r = mc_kv_table_init(&c->log->table);
+	return r == 0 ? mc_ahead_open(c->f->io, &c->ahead) : r;
+}
+
+static int check(struct check *c, struct mc_err *err)
+{
+	struct mc_kv_scan scan = {.log = c->log, .judged = judged, .ctx = c};
+	int r = prepare(c);
+
+	if (r == 0)
+		r = read_store(c, err);
+	if (r == 0)
+		r = mc_kv_replay(c->log, tell_journal, c, err);
+	if (r == 0)
+		r = mc_kv_settle(c->log);
+	if (r != 0)
+		return r;
+	scan.ahead = c->ahead;
+	c->f->bytes_total += c->log->stats.live;
+	r = check_segments(c, &scan);
+	if (r == 0)
+		r = check_images(c, &scan);
+	if (r == 0)
+		check_empty(c);
+	if (r == 0 && c->f->opts->repair && c->f->res.damaged + c->f->res.leftovers > c->before)
+		r = repair(c);
+	return r;
+}
+
+int mc_kv_fsck(struct mc_fsck *f, struct mc_err *err)
+{
+	struct mc_kv_log_opts o = {.dir = f->dir, .io = f->io, .capacity = UINT64_MAX};
+	struct check c = {
+		.f = f, .log = mc_kv_log_new(&o), .before = f->res.damaged + f->res.leftovers};
+	int r;
+
+	if (c.log == NULL)
+		return -ENOMEM;
+	r = check(&c, err);
+	mc_kv_log_free(c.log);
+	mc_ahead_close(c.ahead);
+	for (size_t i = 0; i < c.n_remove; i++)
+		free(c.remove[i]);
+	free(c.remove);
+	free(c.bad);
+	return r;
+}
