@@ -206,7 +206,7 @@ static void look_after(struct mc_kv_log *log)
 	mc_kv_images_remove(log);
 	mc_mutex_lock(&log->lock);
 	snapshot = log->want_snapshot;
-	probe = (log->bypassed || log->slow) && mc_now_ns() >= log->probe_at_ns;
+	probe = mc_disk_probe_due(&log->health);
 	mc_mutex_unlock(&log->lock);
 	if (probe)
 		mc_kv_probe(log);
@@ -233,8 +233,8 @@ static void wait_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 {
 	if (log->closed != NULL && log->closed->writing == 0)
 		return;
-	if ((log->bypassed || log->slow) && log->closed == NULL)
-		mc_cond_wait_until(&log->ready, &log->lock, log->probe_at_ns);
+	if (mc_disk_ails(&log->health) && log->closed == NULL)
+		mc_cond_wait_until(&log->ready, &log->lock, log->health.probe_at_ns);
 	else
 		mc_cond_wait(&log->ready, &log->lock);
 }

@@ -40,6 +40,7 @@
  */
 #pragma once
 
+#include "tier/disk-health.h"
 #include "tier/journal.h"
 #include "tier/kv-log.h"
 #include "tier/kv-store.h"
@@ -168,7 +169,7 @@ struct mc_kv_log {
 	struct mc_kv_store *store;                    /* owned */
 	uint64_t capacity, segment_bytes, record_max; /* bytes */
 	uint64_t journal_bytes;
-	unsigned commit_ms, probe_ms, slow_ms;
+	unsigned commit_ms;
 	struct mc_uring *uring;
 	struct mc_kv_log_replay replay;
 	pthread_t packer, committer;
@@ -227,10 +228,7 @@ struct mc_kv_log {
 
 	struct mc_kv_log_owner owner;
 	struct mc_kv_log_stats stats;
-	bool bypassed, slow;
-	unsigned errors_in_window, slow_in_window;
-	uint64_t window_ns, slow_window_ns, probe_at_ns;
-	uint64_t slow_at_ns; /* the last slow I/O that counted ended */
+	struct mc_disk_health health;
 };
 
 static inline uint64_t mc_kv_up(uint64_t n, uint64_t to)

@@ -61,7 +61,7 @@ static int refused_locked(struct mc_kv_log *log, const struct mc_kv_op *op) MC_R
 {
 	if (op->cancelled)
 		return -ECANCELED;
-	return log->bypassed || log->dead != 0 ? -EIO : 0;
+	return log->health.bypassed || log->dead != 0 ? -EIO : 0;
 }
 
 static void pack_op(struct mc_kv_log *log, struct mc_kv_op *op, int r)

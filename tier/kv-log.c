@@ -8,8 +8,6 @@
 #include <string.h>
 
 #define COMMIT_MS 500
-#define PROBE_MS 10000
-#define SLOW_MS 4000
 #define JOURNAL_BYTES (UINT64_C(32) << 20)
 #define JOURNAL_LEAST (UINT64_C(1) << 20)
 
@@ -130,8 +128,7 @@ struct mc_kv_log *mc_kv_log_new(const struct mc_kv_log_opts *opts)
 	log->io = opts->io != NULL ? opts->io : mc_io_real();
 	log->capacity = opts->capacity;
 	log->commit_ms = opts->commit_ms != 0 ? opts->commit_ms : COMMIT_MS;
-	log->probe_ms = opts->probe_ms != 0 ? opts->probe_ms : PROBE_MS;
-	log->slow_ms = opts->slow_ms != 0 ? opts->slow_ms : SLOW_MS;
+	mc_disk_health_init(&log->health, opts->probe_ms, opts->slow_ms);
 	log->recovering = true;
 	log->closed_last = &log->closed;
 	mc_kv_list_init(&log->queue);
@@ -192,8 +189,8 @@ void mc_kv_log_stats(struct mc_kv_log *log, struct mc_kv_log_stats *ret)
 	ret->used = log->n_files * log->segment_bytes + log->image_bytes;
 	/* Entry, its allocation's header, slot and bucket, checksums of one or two MiB, a key. */
 	ret->index_bytes = log->table.n * (sizeof(struct mc_kv_entry) + 8 + 8 + 6 + 8 + 48);
-	ret->bypassed = log->bypassed;
-	ret->slow = log->slow;
+	ret->bypassed = log->health.bypassed;
+	ret->slow = log->health.slow;
 	ret->recovering = log->recovering;
 	mc_mutex_unlock(&log->lock);
 }

@@ -9,6 +9,7 @@
 
 #include "tier/cleanup.h"
 #include "tier/dir-lock.h"
+#include "tier/disk-health.h"
 #include "tier/io.h"
 
 #include <dirent.h>
@@ -155,29 +156,13 @@ static int find(struct mc_kv_store *s,
 	return r;
 }
 
-/* Writes, syncs and reads back a page. */
 static int probe(struct mc_kv_store *s)
 {
-	cleanup_free char *path = NULL, *out = malloc(MC_KV_PROBE_BYTES);
-	cleanup_free char *in = malloc(MC_KV_PROBE_BYTES);
-	int fd, r;
+	cleanup_free char *path = NULL;
 
-	if (out == NULL || in == NULL || asprintf(&path, "%s/KVPROBE", s->name) < 0)
+	if (asprintf(&path, "%s/KVPROBE", s->name) < 0)
 		return -ENOMEM;
-	memset(out, 0x5a, MC_KV_PROBE_BYTES);
-	fd = s->io->open(s->io, path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-	if (fd < 0)
-		return fd;
-	r = mc_io_write_full(s->io, fd, out, MC_KV_PROBE_BYTES, 0);
-	if (r == 0)
-		r = s->io->fdatasync(s->io, fd);
-	if (r == 0)
-		r = mc_io_read_full(s->io, fd, in, MC_KV_PROBE_BYTES, 0);
-	if (r == 0 && memcmp(out, in, MC_KV_PROBE_BYTES) != 0)
-		r = -EIO;
-	s->io->close(s->io, fd);
-	s->io->unlink(s->io, path);
-	return r;
+	return mc_disk_probe(s->io, path);
 }
 
 /* ---- opening */

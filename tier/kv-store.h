@@ -86,9 +86,7 @@ int mc_kv_store_find(struct mc_kv_store *s,
 	int (*each)(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole), void *ctx);
 /* Fills io, uuid and place of the journal. */
 void mc_kv_store_journal(const struct mc_kv_store *s, struct mc_journal_opts *ret);
-/* Whether what is written is read back: 0 or -errno. About so many bytes: a quick device is done
- * with them in no time, a slow one is not. */
-#define MC_KV_PROBE_BYTES (1u << 18)
+/* mc_disk_probe of the device. */
 int mc_kv_store_probe(struct mc_kv_store *s);
 
 /* Of a store with so much room: a part of a small one, so that there are segments to choose from.

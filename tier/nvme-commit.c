@@ -285,7 +285,7 @@ static bool due_locked(const struct mc_nvme *n, uint64_t now)
 {
 	return n->sync_wanted > n->sync_done || n->n_fresh >= MC_NVME_GROUP || n->log_dirty ||
 		(n->oldest_ns != 0 && now - n->oldest_ns >= n->commit_ms * UINT64_C(1000000)) ||
-		(n->bypassed && now >= n->probe_at_ns);
+		(mc_disk_ails(&n->health) && now >= n->health.probe_at_ns);
 }
 
 static void wait_locked(struct mc_nvme *n) MC_REQUIRES(n->lock)
@@ -294,8 +294,8 @@ static void wait_locked(struct mc_nvme *n) MC_REQUIRES(n->lock)
 
 	if (n->oldest_ns != 0)
 		until = n->oldest_ns + n->commit_ms * UINT64_C(1000000);
-	if (n->bypassed && n->probe_at_ns < until)
-		until = n->probe_at_ns;
+	if (mc_disk_ails(&n->health) && n->health.probe_at_ns < until)
+		until = n->health.probe_at_ns;
 	if (until == UINT64_MAX)
 		mc_cond_wait(&n->work, &n->lock);
 	else
@@ -319,7 +319,7 @@ static void round_locked(struct mc_nvme *n) MC_REQUIRES(n->lock)
 {
 	struct group g = {.blocks = n->pending, .n = n->n_pending};
 	uint64_t syncs = n->sync_wanted;
-	bool log = n->log_dirty, must_probe = n->bypassed && mc_now_ns() >= n->probe_at_ns;
+	bool log = n->log_dirty, must_probe = mc_disk_probe_due(&n->health);
 	int r = 0;
 
 	/* Writes in flight were promised room in the array, so they get a new one. */

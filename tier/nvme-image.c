@@ -136,9 +136,10 @@ int mc_nvme_image_get(
 
 	assert(id->size > 0);
 	mc_mutex_lock(&n->lock);
-	while ((r = mc_nvme_image_find_locked(n, id, create && !n->bypassed, &img)) == -EAGAIN)
+	while ((r = mc_nvme_image_find_locked(n, id, create && !n->health.bypassed, &img)) ==
+		-EAGAIN)
 		mc_cond_wait(&n->idle, &n->lock);
-	if (r == -ENOENT && create && n->bypassed)
+	if (r == -ENOENT && create && n->health.bypassed)
 		r = -EIO;
 	mc_mutex_unlock(&n->lock);
 	if (r != 0)

@@ -27,6 +27,7 @@
 
 #include "tier/bitmap.h"
 #include "tier/dir-id.h"
+#include "tier/disk-health.h"
 #include "tier/image-name.h"
 #include "tier/journal.h"
 #include "tier/lock.h"
@@ -87,7 +88,7 @@ struct mc_nvme {
 	uint64_t capacity; /* bytes */
 	uint64_t journal_bytes;
 	uint8_t uuid[16];
-	unsigned commit_ms, probe_ms;
+	unsigned commit_ms;
 	struct mc_file_id *recovered; /* owned */
 	size_t n_recovered, cap_recovered;
 
@@ -115,10 +116,7 @@ struct mc_nvme {
 	uint64_t sync_wanted, sync_done;
 	int sync_error; /* of groups since the last sync returned */
 
-	/* Error budget. */
-	bool bypassed;
-	unsigned errors_in_window;
-	uint64_t window_ns, probe_at_ns;
+	struct mc_disk_health health;
 };
 
 static inline uint64_t mc_nvme_space(const struct mc_nvme_image *img, uint64_t block)

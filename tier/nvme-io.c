@@ -58,7 +58,7 @@ static int start_read_locked(struct mc_nvme_image *img, struct transfer *t)
 {
 	if (img->dropped || !mc_bitmap_get(img->present, t->op->block))
 		return -ENOENT;
-	if (img->nvme->bypassed)
+	if (img->nvme->health.bypassed)
 		return -EIO;
 	t->gave_up = img->gave_up;
 	img->in_flight++;
@@ -173,7 +173,7 @@ static int start_write_locked(struct mc_nvme *n, struct transfer *t)
 	uint64_t block = t->op->block, space = mc_nvme_space(img, block);
 	int r;
 
-	if (n->bypassed)
+	if (n->health.bypassed)
 		return -EIO;
 	if (img->dropped)
 		return -ESTALE;

@@ -19,7 +19,6 @@
 #include <sys/statvfs.h>
 
 #define COMMIT_MS 1000
-#define PROBE_MS 10000
 
 static int make_dir(struct mc_nvme *n, const char *sub)
 {
@@ -179,7 +178,7 @@ struct mc_nvme *mc_nvme_new(const struct mc_nvme_opts *opts)
 	n->io = opts->io != NULL ? opts->io : mc_io_real();
 	n->capacity = opts->capacity;
 	n->commit_ms = opts->commit_ms != 0 ? opts->commit_ms : COMMIT_MS;
-	n->probe_ms = opts->probe_ms != 0 ? opts->probe_ms : PROBE_MS;
+	mc_disk_health_init(&n->health, opts->probe_ms, 0);
 	n->journal_bytes = opts->journal_bytes;
 	n->lock_fd = -1;
 	mc_mutex_init(&n->lock);
@@ -229,7 +228,7 @@ void mc_nvme_stats(struct mc_nvme *n, struct mc_nvme_stats *ret)
 	ret->capacity = n->capacity;
 	ret->used = n->used;
 	ret->held = n->held;
-	ret->bypassed = n->bypassed;
+	ret->bypassed = n->health.bypassed;
 	ret->uring = mc_uring_native(n->uring);
 	ret->direct = n->direct;
 	mc_mutex_unlock(&n->lock);
