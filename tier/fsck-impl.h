@@ -3,18 +3,26 @@
 
 #include "tier/fsck.h"
 
+#include <string.h>
+
 struct mc_fsck {
 	const struct mc_fsck_opts *opts; /* borrowed */
 	const struct mc_io *io;          /* borrowed */
-	char *dir;                       /* owned; real path */
+	char *top;                       /* owned; real path */
+	const char *dir;    /* borrowed: of the part that is checked, top or below it */
+	const char *prefix; /* borrowed: of names below dir as they are told */
 	struct mc_fsck_result res;
 	uint64_t bytes_total; /* grows as the parts find out */
 };
 
+/* A path below f->dir as it is told: below top. */
+static inline const char *mc_fsck_name(const struct mc_fsck *f, const char *path)
+{
+	return path + strlen(f->top) + 1;
+}
 /* Each counts what it tells; the text comes formatted. */
 void mc_fsck_tell(struct mc_fsck *f, enum mc_fsck_kind kind, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* path: absolute, or below dir. */
 void mc_fsck_leftover(struct mc_fsck *f, const char *path, uint64_t bytes);
 /* So many more bytes were looked at. */
 void mc_fsck_advance(struct mc_fsck *f, uint64_t bytes);

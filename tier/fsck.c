@@ -33,12 +33,9 @@ void mc_fsck_tell(struct mc_fsck *f, enum mc_fsck_kind kind, const char *fmt, ..
 
 void mc_fsck_leftover(struct mc_fsck *f, const char *path, uint64_t bytes)
 {
-	size_t len = strlen(f->dir);
-
 	f->res.leftover_bytes += bytes;
-	if (strncmp(path, f->dir, len) == 0 && path[len] == '/')
-		path += len + 1;
-	mc_fsck_tell(f, MC_FSCK_LEFTOVER, "%s: nobody owns it, %" PRIu64 " bytes", path, bytes);
+	mc_fsck_tell(f, MC_FSCK_LEFTOVER, "%s: nobody owns it, %" PRIu64 " bytes",
+		mc_fsck_name(f, path), bytes);
 }
 
 void mc_fsck_advance(struct mc_fsck *f, uint64_t bytes)
@@ -65,7 +62,7 @@ int mc_fsck_id(struct mc_fsck *f, const struct mc_dir_id *id, const uint8_t *jou
 	if (r != 0 && r != -ENOENT && r != -EBADMSG)
 		return mc_err_set(err, r, "%s", why.text[0] != '\0' ? why.text : strerror(-r));
 	if (*ret_bad)
-		mc_fsck_tell(f, MC_FSCK_DAMAGE, "%s %s", id->name,
+		mc_fsck_tell(f, MC_FSCK_DAMAGE, "%s%s %s", f->prefix, id->name,
 			r == -ENOENT            ? "is missing"
 				: r == -EBADMSG ? "is not whole"
 						: "names another store than the journal");
@@ -76,83 +73,112 @@ int mc_fsck_id(struct mc_fsck *f, const struct mc_dir_id *id, const uint8_t *jou
 	return 0;
 }
 
-static bool exists(const struct mc_fsck *f, const char *name)
-{
-	cleanup_free char *path = NULL;
-
-	return asprintf(&path, "%s/%s", f->dir, name) >= 0 && access(path, F_OK) == 0;
-}
-
 /* A tier of the directory. */
 struct part {
 	const char *what;
+	const char *prefix; /* of what it is made of, below the directory */
+	const char *below;  /* the same as the end of a path */
 	const char *lock;
 	const char *signs[3]; /* one of them is there when the tier is */
 	int (*check)(struct mc_fsck *f, struct mc_err *err);
 };
 
 static const struct part parts[] = {
-	{"NVMe tier", "LOCK", {"STORE", "images", "journal"}, mc_nvme_fsck},
-	{"KV log", "KVLOCK", {"KVSTORE", "segments", "kvjournal"}, mc_kv_fsck},
+	{"NVMe tier", "", "", "LOCK", {"STORE", "images", "journal"}, mc_nvme_fsck},
+	{"KV log", "kv/", "/kv", "KVLOCK", {"KVSTORE", "segments", "kvjournal"}, mc_kv_fsck},
+	{"KV log", "", "", "KVLOCK", {"KVSTORE", "segments", "kvjournal"}, mc_kv_fsck},
 };
 #define PARTS (sizeof(parts) / sizeof(*parts))
 
-static bool present(const struct mc_fsck *f, const struct part *p)
+/* One that is there. */
+struct found {
+	char *dir;   /* owned; NULL: it is not */
+	int lock_fd; /* owned, -1: there is no lock file */
+};
+
+static bool is_there(const struct part *p, const char *dir)
 {
-	for (size_t i = 0; i < sizeof(p->signs) / sizeof(*p->signs); i++)
-		if (exists(f, p->signs[i]))
+	for (size_t i = 0; i < sizeof(p->signs) / sizeof(*p->signs); i++) {
+		cleanup_free char *path = NULL;
+
+		if (asprintf(&path, "%s/%s", dir, p->signs[i]) >= 0 && access(path, F_OK) == 0)
 			return true;
+	}
 	return false;
 }
 
-/* All locks before anything is looked at. A lock file that is not there is not made for a look. */
-static int lock_all(struct mc_fsck *f, int fds[PARTS], struct mc_err *err)
+/* A lock file that is not there is not made for a look. */
+static int find_part(struct mc_fsck *f, const struct part *p, struct found *ret, struct mc_err *err)
+{
+	int r;
+
+	if (asprintf(&ret->dir, "%s%s", f->top, p->below) < 0) {
+		ret->dir = NULL;
+		return -ENOMEM;
+	}
+	if (!is_there(p, ret->dir)) {
+		free(ret->dir);
+		ret->dir = NULL;
+		return 0;
+	}
+	r = mc_dir_lock(ret->dir, p->lock, f->opts->repair, p->what, &ret->lock_fd, err);
+	return r == -ENOENT ? 0 : r;
+}
+
+/* All locks before anything is looked at. */
+static int find_all(struct mc_fsck *f, struct found found[PARTS], struct mc_err *err)
 {
 	bool any = false;
 	int r = 0;
 
 	for (size_t i = 0; i < PARTS && r == 0; i++) {
-		if (!present(f, &parts[i]))
-			continue;
-		any = true;
-		r = mc_dir_lock(
-			f->dir, parts[i].lock, f->opts->repair, parts[i].what, &fds[i], err);
-		if (r == -ENOENT)
-			r = 0;
+		r = find_part(f, &parts[i], &found[i], err);
+		any |= found[i].dir != NULL;
 	}
 	if (r == 0 && !any)
 		r = mc_err_set(err, -ENOENT,
-			"%s holds no tier of mooncakefs: give the directory of --nvme", f->dir);
+			"%s holds no tier of mooncakefs: give the directory of --nvme", f->top);
 	return r;
+}
+
+static void check_part(struct mc_fsck *f, const struct part *p, const char *dir)
+{
+	struct mc_err why = {0};
+	int r;
+
+	f->dir = dir;
+	f->prefix = p->prefix;
+	r = p->check(f, &why);
+	if (r != 0)
+		mc_fsck_give_up(f, p->what, r, why.text);
 }
 
 int mc_fsck(const struct mc_fsck_opts *opts, struct mc_fsck_result *ret, struct mc_err *err)
 {
 	struct mc_fsck f = {.opts = opts, .io = opts->io != NULL ? opts->io : mc_io_real()};
-	int fds[PARTS], r;
+	struct found found[PARTS];
+	int r;
 
 	for (size_t i = 0; i < PARTS; i++)
-		fds[i] = -1;
-	f.dir = realpath(opts->dir, NULL);
-	if (f.dir == NULL) {
+		found[i] = (struct found){.lock_fd = -1};
+	f.top = realpath(opts->dir, NULL);
+	if (f.top == NULL) {
 		r = -errno;
 		return mc_err_set(err, r, "%s: %s", opts->dir, strerror(-r));
 	}
-	r = lock_all(&f, fds, err);
-	for (size_t i = 0; i < PARTS && r == 0; i++) {
-		struct mc_err why = {0};
-		int part = present(&f, &parts[i]) ? parts[i].check(&f, &why) : 0;
-
-		if (part != 0)
-			mc_fsck_give_up(&f, parts[i].what, part, why.text);
+	r = find_all(&f, found, err);
+	for (size_t i = 0; i < PARTS && r == 0; i++)
+		if (found[i].dir != NULL)
+			check_part(&f, &parts[i], found[i].dir);
+	for (size_t i = 0; i < PARTS; i++) {
+		if (found[i].lock_fd >= 0)
+			close(found[i].lock_fd);
+		free(found[i].dir);
 	}
-	for (size_t i = 0; i < PARTS; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
 	if (r == 0)
 		*ret = f.res;
 	else
-		mc_err_set(err, r, "%s: %s", f.dir, strerror(-r));
-	free(f.dir);
+		mc_err_set(err, r, "%s: %s", f.top, strerror(-r));
+	free(f.top);
 	return r;
 }

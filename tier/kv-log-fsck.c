@@ -55,7 +55,7 @@ static void tell_journal(void *ctx, const char *file, const char *what)
 {
 	struct check *c = ctx;
 
-	mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "kvjournal/%s: %s", file, what);
+	mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "%skvjournal/%s: %s", c->f->prefix, file, what);
 }
 
 static void tell_leftover(void *ctx, const char *path, uint64_t bytes)
@@ -77,10 +77,10 @@ static int place_of(const struct check *c, const struct mc_kv_entry *e, char **r
 
 		if (r != 0)
 			return r;
-		*ret = strdup(path + strlen(c->log->store->name) + 1);
+		*ret = strdup(mc_fsck_name(c->f, path));
 		return *ret == NULL ? -ENOMEM : 0;
 	}
-	n = asprintf(ret, "segments/%08" PRIx32 " at %" PRIu64, e->segment, e->off);
+	n = asprintf(ret, "%ssegments/%08" PRIx32 " at %" PRIu64, c->f->prefix, e->segment, e->off);
 	return n < 0 ? -ENOMEM : 0;
 }
 
@@ -98,13 +98,14 @@ static void tell_gone(void *ctx, uint32_t slot, const char *why)
 	c->f->res.bad_objects++;
 	if (e->copies > 0) {
 		mc_fsck_tell(c->f, MC_FSCK_DAMAGE,
-			"kv/%s: %s (%s); it is read from its %u copies on remotes",
+			"object %s: %s (%s); it is read from its %u copies on remotes",
 			mc_kv_entry_key(e), why, place, e->copies);
 		return;
 	}
 	c->f->res.lost++;
-	mc_fsck_tell(c->f, MC_FSCK_LOST, "kv/%s: %s (%s); it was the last copy, %" PRIu64 " bytes",
-		mc_kv_entry_key(e), why, place, e->size);
+	mc_fsck_tell(c->f, MC_FSCK_LOST,
+		"object %s: %s (%s); it was the last copy, %" PRIu64 " bytes", mc_kv_entry_key(e),
+		why, place, e->size);
 }
 
 /* ---- objects */
@@ -141,7 +142,7 @@ static void settle_framing(struct check *c, const struct mc_kv_bad *b)
 		c->error = r;
 		return;
 	}
-	mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "kv/%s: %s damaged (%s), the object itself is whole",
+	mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "object %s: %s damaged (%s), its bytes are whole",
 		mc_kv_entry_key(e), what, place);
 	r = c->f->opts->repair ? mc_kv_record_mend(c->log, b->slot, b->room) : 0;
 	if (r != 0)
@@ -235,7 +236,8 @@ static void check_empty(struct check *c)
 
 		if (seg != NULL && seg->failed && seg->head == 0 && seg->place.fd >= 0)
 			mc_fsck_tell(c->f, MC_FSCK_LEFTOVER,
-				"segments/%08" PRIx32 ": empty, and not as long as the others", id);
+				"%ssegments/%08" PRIx32 ": empty, and not as long as the others",
+				c->f->prefix, id);
 	}
 }
 

@@ -43,7 +43,9 @@ struct check {
 
 static void tell_journal(void *ctx, const char *file, const char *what)
 {
-	mc_fsck_tell(ctx, MC_FSCK_DAMAGE, "journal/%s: %s", file, what);
+	struct mc_fsck *f = ctx;
+
+	mc_fsck_tell(f, MC_FSCK_DAMAGE, "%sjournal/%s: %s", f->prefix, file, what);
 }
 
 static int read_store(struct check *c, struct mc_err *err)
@@ -65,11 +67,11 @@ static int read_store(struct check *c, struct mc_err *err)
 static int look_at_file(void *ctx, const struct mc_nvme_found *found)
 {
 	struct check *c = ctx;
-	const char *name = found->path + strlen(c->n->dir) + 1;
+	const char *name = mc_fsck_name(c->f, found->path);
 	uint64_t size = found->id.size;
 
 	if (found->kind != MC_NVME_IMAGE) {
-		mc_fsck_leftover(c->f, name, (uint64_t)found->st.st_blocks * 512);
+		mc_fsck_leftover(c->f, found->path, (uint64_t)found->st.st_blocks * 512);
 		return 0;
 	}
 	found->img->on_disk = true;
@@ -149,7 +151,7 @@ static void read_blocks(struct check *c, struct mc_nvme_image *img)
 /* Blocks that were present before and are not any more, a line for each run. */
 static void tell_bad(struct check *c, const struct mc_nvme_image *img, const uint64_t *before)
 {
-	const char *name = img->path + strlen(c->n->dir) + 1;
+	const char *name = mc_fsck_name(c->f, img->path);
 
 	for (uint64_t b = 0, run; b < img->n_blocks; b += run + 1) {
 		for (run = 0; b + run < img->n_blocks; run++)
@@ -181,14 +183,14 @@ static int check_image(struct check *c, struct mc_nvme_image *img)
 		c->f->res.bad_blocks += img->n_present;
 		mc_fsck_tell(c->f, MC_FSCK_DAMAGE,
 			"%s: is missing; its %" PRIu64 " blocks are fetched again when read",
-			img->path + strlen(n->dir) + 1, img->n_present);
+			mc_fsck_name(c->f, img->path), img->n_present);
 		forget_blocks(img);
 		return 0;
 	}
 	img->fd = n->io->open(n->io, img->path, O_RDONLY | (n->direct ? O_DIRECT : 0), 0);
 	if (img->fd < 0) {
 		c->f->res.bad_blocks += img->n_present;
-		mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "%s: %s", img->path + strlen(n->dir) + 1,
+		mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "%s: %s", mc_fsck_name(c->f, img->path),
 			strerror(-img->fd));
 		img->fd = -1;
 		forget_blocks(img);
