@@ -359,7 +359,7 @@ void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object
 {
 	struct kv_object *obj;
 	struct kv_footer f;
-	int r = kv_remote_footer(kv, key, &f);
+	int r = kv->opts.remote != NULL ? kv_remote_footer(kv, key, &f) : -EIO;
 
 	if (r < 0 && r != -ENOENT && r != -EBADMSG)
 		return;

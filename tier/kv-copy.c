@@ -64,7 +64,7 @@ static void read_done(struct mc_kv_log_read *read, int res)
 	mc_mutex_unlock(&w->lock);
 }
 
-static int read_block(struct copy *c, uint64_t block, char *buf)
+static int read_block_at(struct copy *c, uint64_t block, char *buf)
 {
 	uint32_t len = mc_block_len(c->obj->size, block);
 	struct waiter w = {.read = {.loc = c->loc,
@@ -89,6 +89,19 @@ static int read_block(struct copy *c, uint64_t block, char *buf)
 	mc_mutex_done(&w.lock);
 	if (r == 0 && mc_crc32c(0, buf, len) != kv_crcs(c->obj)[block])
 		r = -EBADMSG;
+	return r;
+}
+
+static int read_block(struct copy *c, uint64_t block, char *buf)
+{
+	struct mc_kv *kv = c->kv;
+	int r;
+
+	while ((r = read_block_at(c, block, buf)) == -ESTALE && kv_moved(kv, c->obj, &c->loc)) {
+		mc_mutex_lock(&kv->lock);
+		c->loc = kv_loc(kv_now(c->obj));
+		mc_mutex_unlock(&kv->lock);
+	}
 	return r;
 }
 
@@ -336,6 +349,16 @@ static bool same_place(const struct kv_object *obj, const struct mc_kv_loc *loc)
 {
 	return obj->loc.segment == loc->segment && obj->loc.generation == loc->generation &&
 		obj->loc.off == loc->off;
+}
+
+bool kv_moved(struct mc_kv *kv, struct kv_object *obj, const struct mc_kv_loc *from)
+{
+	bool moved;
+
+	mc_mutex_lock(&kv->lock);
+	moved = !same_place(kv_now(obj), from);
+	mc_mutex_unlock(&kv->lock);
+	return moved;
 }
 
 /* Kept: what has no other copy below, what is pinned, what was used since the last time, and what a

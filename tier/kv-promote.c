@@ -132,10 +132,16 @@ static void start_remote(struct fetch *f)
 		end(f, f->res_nvme < 0 ? f->res_nvme : r);
 }
 
+static void start(struct fetch *f);
+
 static void nvme_done(struct mc_kv_log_read *read, int res)
 {
 	struct fetch *f = read->ctx;
 
+	if (res == -ESTALE && kv_moved(f->kv, f->obj, &read->loc)) {
+		start(f);
+		return;
+	}
 	if (res == 0 && !bytes_match(f->obj, f->buf))
 		res = -EBADMSG;
 	if (res == 0) {

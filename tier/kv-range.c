@@ -124,10 +124,16 @@ static void read_remote(struct range *g)
 	mc_remote_read(kv->opts.remote, &g->remote);
 }
 
+static void read_block(struct range *g);
+
 static void nvme_done(struct mc_kv_log_read *read, int res)
 {
 	struct range *g = read->ctx;
 
+	if (res == -ESTALE && kv_moved(g->r->obj->kv, g->obj, &read->loc)) {
+		read_block(g);
+		return;
+	}
 	if (res == 0 && !block_matches(g))
 		res = -EBADMSG;
 	if (res == -EBADMSG)
@@ -141,36 +147,17 @@ static void nvme_done(struct mc_kv_log_read *read, int res)
 	next_block(g);
 }
 
-static void next_block(struct range *g)
+/* The next block, from where the object lies now. */
+static void read_block(struct range *g)
 {
 	struct mc_kv *kv = g->r->obj->kv;
 	uint64_t b = g->first + g->i;
 	struct mc_kv_loc loc;
 
-	if (g->i == g->n) {
-		range_done(g, 0);
-		return;
-	}
 	mc_mutex_lock(&kv->lock);
-	if (g->i == 0 && g->r->obj->last != NULL && g->r->obj->last->index == b) {
-		g->blocks[0] = g->r->obj->last;
-		atomic_fetch_add(&g->blocks[0]->refs, 1);
-	}
 	loc = kv_loc(kv_now(g->obj));
-	g->avoid = 0;
 	mc_mutex_unlock(&kv->lock);
-	if (g->blocks[g->i] != NULL) {
-		g->i++;
-		next_block(g);
-		return;
-	}
-	g->blocks[g->i] = aligned_alloc(4096, sizeof(struct kv_block) + MC_BLOCK_SIZE);
-	if (g->blocks[g->i] == NULL) {
-		range_done(g, -ENOMEM);
-		return;
-	}
-	atomic_store(&g->blocks[g->i]->refs, 1);
-	g->blocks[g->i]->index = b;
+	g->avoid = 0;
 	if (loc.segment == 0 || kv->log == NULL) {
 		read_remote(g);
 		return;
@@ -186,6 +173,36 @@ static void next_block(struct range *g)
 	};
 	memcpy(g->nvme.version, g->obj->version, sizeof(g->nvme.version));
 	mc_kv_log_read(kv->log, &g->nvme);
+}
+
+static void next_block(struct range *g)
+{
+	struct mc_kv *kv = g->r->obj->kv;
+	uint64_t b = g->first + g->i;
+
+	if (g->i == g->n) {
+		range_done(g, 0);
+		return;
+	}
+	mc_mutex_lock(&kv->lock);
+	if (g->i == 0 && g->r->obj->last != NULL && g->r->obj->last->index == b) {
+		g->blocks[0] = g->r->obj->last;
+		atomic_fetch_add(&g->blocks[0]->refs, 1);
+	}
+	mc_mutex_unlock(&kv->lock);
+	if (g->blocks[g->i] != NULL) {
+		g->i++;
+		next_block(g);
+		return;
+	}
+	g->blocks[g->i] = aligned_alloc(4096, sizeof(struct kv_block) + MC_BLOCK_SIZE);
+	if (g->blocks[g->i] == NULL) {
+		range_done(g, -ENOMEM);
+		return;
+	}
+	atomic_store(&g->blocks[g->i]->refs, 1);
+	g->blocks[g->i]->index = b;
+	read_block(g);
 }
 
 void kv_range_read(struct mc_kv_read *r)
