@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/takeover.h"
+
 /* Memory of the process without what it maps of the DRAM tier; 0 when it is not known. */
 static uint64_t own_memory(void)
 {
@@ -77,6 +79,11 @@ void mc_figures_degraded(const struct mc_fs *fs, const struct mc_figures *f,
 	}
 	if (f->store.nvme.bypassed)
 		each(ctx, "the NVMe tier had too many I/O errors; it is left out and probed");
+	if (fs->opts->takeover != NULL && mc_takeover_why_not(fs->opts->takeover) != NULL) {
+		snprintf(text, sizeof(text), "no takeover: %s",
+			mc_takeover_why_not(fs->opts->takeover));
+		each(ctx, text);
+	}
 	if (f->has_kv && f->kv.degraded != NULL) {
 		snprintf(text, sizeof(text), "KV store: %s", f->kv.degraded);
 		each(ctx, text);

@@ -13,6 +13,7 @@ struct mc_catalogue;
 struct mc_kv;
 struct mc_remote;
 struct mc_store;
+struct mc_takeover;
 
 /* One option of the program as it is in effect. */
 struct mc_fs_setting {
@@ -26,7 +27,8 @@ enum mc_fs_news {
 	MC_FS_READY,    /* once: the tree answers; a loop thread */
 	MC_FS_TICK,     /* at least every 250 ms: the main loop turns; the thread of mc_fs_run */
 	MC_FS_RELOAD,   /* SIGHUP; likewise */
-	MC_FS_STOPPING, /* once, at the end of serving; likewise */
+	MC_FS_STOPPING, /* once, at the end of serving, before the device is closed; likewise */
+	MC_FS_DRAINED,  /* instead: SIGUSR2, another process may go on; likewise */
 };
 
 struct mc_fs_opts {
@@ -45,9 +47,17 @@ struct mc_fs_opts {
 	const char *metrics;          /* ADDRESS:PORT of metrics over HTTP; NULL = none */
 	const char *control_dir;      /* where the control socket lies; NULL = none is made */
 	int stop_fd;                  /* readable = stop, for instance an eventfd; -1 = none */
-	const char *version;          /* of the program, for status; NULL = unknown */
+	/* What another process needs to go on when this one dies; borrowed; NULL = nobody does, and
+	 * why (static text). */
+	struct mc_takeover *takeover;
+	const char *takeover_why;
+	int device;          /* of a mount that is taken over, borrowed; -1 = mount */
+	const char *version; /* of the program, for status; NULL = unknown */
 	/* May be NULL. Must not wait for the mount. */
 	void (*news)(void *ctx, enum mc_fs_news news);
+	/* Once, after mounting: the device, borrowed during the call. The thread of mc_fs_run; may
+	 * be NULL. */
+	void (*mounted)(void *ctx, int device);
 	/* The i-th option, for .mooncake/config; false: there is none. Any thread; may be NULL. */
 	bool (*setting)(void *ctx, unsigned i, struct mc_fs_setting *ret);
 	void *ctx;

@@ -2,13 +2,15 @@
  * The table of handles.
  *
  * Invariants: 1. A slot is in use exactly while its handle is set; free slots are linked through
- * next_free. 2. A slot's generation rises with each use, so a number names one use of it. 3. The
+ * next_free. 2. A slot's generation rises with each use, so a number names one use of it; the first
+ * one is drawn, so that numbers of a process before this one name nothing here. 3. The
  * number of every text is in the ring of texts; what the ring overwrites is removed.
  */
 #include "fs/handle.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "fs/names.h"
 #include "tier/lock.h"
@@ -24,6 +26,7 @@ struct mc_handles {
 	struct mc_mutex lock;
 	struct slot *slots; /* owned */
 	uint32_t n_slots, cap_slots, free_slot;
+	uint32_t first_gen;
 	uint64_t n_answers, n_texts;
 	uint64_t texts[MC_HANDLE_TEXTS_MAX]; /* numbers, some of them of what is gone */
 	unsigned next_text;
@@ -55,7 +58,7 @@ static int take_slot_locked(struct mc_handles *t, uint32_t *ret) MC_REQUIRES(t->
 		t->cap_slots = cap;
 	}
 	*ret = t->n_slots++;
-	t->slots[*ret] = (struct slot){0};
+	t->slots[*ret] = (struct slot){.gen = t->first_gen};
 	return 0;
 }
 
@@ -167,6 +170,10 @@ int mc_handles_open(struct mc_handles **ret)
 		return -ENOMEM;
 	mc_mutex_init(&t->lock);
 	t->free_slot = NONE;
+	if (getrandom(&t->first_gen, sizeof(t->first_gen), 0) != sizeof(t->first_gen)) {
+		mc_handles_close(t);
+		return -EIO;
+	}
 	*ret = t;
 	return 0;
 }

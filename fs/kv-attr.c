@@ -89,8 +89,9 @@ void mc_kvfs_reply_entry(
 	struct fuse_entry_param e;
 
 	mc_kvfs_entry(k, n, entry_timeout, &e);
+	mc_knode_given(k, n);
 	if (fuse_reply_entry(req, &e) == -ENOENT)
-		mc_knode_put(k, n, 1); /* the request was aborted: no forget will come */
+		mc_knode_forget(k, n, 1); /* the request was aborted: no forget will come */
 }
 
 void mc_kvfs_root_attr(struct mc_kvfs *k, struct stat *st)

@@ -37,26 +37,73 @@ static void read_done(struct mc_kv_read *r, int res)
 		fuse_reply_iov(req, r->iov, (int)r->n_iov);
 	if (res == 0)
 		mc_kv_read_end(r);
-	mc_kopen_release(q->k, q->node);
+	mc_kopen_read_end(q->k, q->node);
 	mc_kreq_end(q);
 }
 
-/* The file counts as open until the read ends: its client may be killed and release it before. */
+/* The version that the process before this one had open, or another one by now: the open file has
+ * it from now on. */
+static void found_again(void *ctx, int res, struct mc_kv_object *obj)
+{
+	struct mc_kreq *q = ctx;
+	struct mc_kv_attr attr;
+
+	if (res < 0) {
+		read_done(&q->read, res);
+		return;
+	}
+	mc_kv_object_attr(obj, &attr);
+	mc_mutex_lock(&q->k->lock);
+	if (memcmp(attr.version, q->node->attr.version, sizeof(attr.version)) == 0 &&
+		q->node->opened->obj == NULL && q->node->opened->mode == MC_MODE_CACHED) {
+		q->node->opened->obj = obj;
+		obj = NULL;
+	}
+	q->read.obj = q->node->opened->obj;
+	mc_mutex_unlock(&q->k->lock);
+	if (obj != NULL)
+		mc_kv_object_put(obj);
+	if (q->read.obj != NULL)
+		mc_kv_read(&q->read);
+	else
+		read_done(&q->read, -EIO);
+}
+
+/* The file counts as open until the read ends: its client may be killed and release it before. obj
+ * may be NULL: it has to be found. */
 static void read_object(
 	fuse_req_t req, struct mc_knode *n, struct mc_kv_object *obj, uint64_t off, uint32_t len)
 {
 	struct mc_kvfs *k = mc_kvfs_of(req);
-	struct mc_kreq *q = mc_kreq_new(k, req, n, NULL);
+	struct mc_kreq *q = mc_kreq_new(k, req, n, obj == NULL ? mc_knode_key(k, n) : NULL);
 
 	if (q == NULL) {
-		mc_kopen_release(k, n);
+		mc_kopen_read_end(k, n);
 		return;
 	}
 	q->read = (struct mc_kv_read){
 		.obj = obj, .off = off, .len = len, .done = read_done, .ctx = q};
 	atomic_fetch_add_explicit(&k->fs->counters.reads, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&k->fs->counters.read_bytes, len, memory_order_relaxed);
-	mc_kv_read(&q->read);
+	if (obj != NULL)
+		mc_kv_read(&q->read);
+	else if (q->key != NULL)
+		mc_kv_get(k->kv, q->key, found_again, q);
+	else
+		read_done(&q->read, -ENOMEM);
+}
+
+/* Why there is no put under way: its file is open for reading, or it was lost. Positive. */
+static int no_put(struct mc_kvfs *k, const struct mc_knode *n)
+{
+	bool lost;
+
+	if (n == NULL)
+		return EBADF;
+	mc_mutex_lock(&k->lock);
+	lost = n->kind == MC_KNODE_LOST;
+	mc_mutex_unlock(&k->lock);
+	return lost ? EIO : EBADF;
 }
 
 /* What the daemon wrote into it so far. */
@@ -65,7 +112,7 @@ static void read_staging(fuse_req_t req, struct mc_knode *n, size_t size, off_t 
 	struct mc_kstage *s = mc_kstage_hold(mc_kvfs_of(req), n);
 	cleanup_free char *buf = NULL;
 	ssize_t len = -1;
-	int error = EBADF;
+	int error = no_put(mc_kvfs_of(req), n);
 
 	if (s != NULL) {
 		error = ENOMEM;
@@ -88,7 +135,7 @@ void mc_kvop_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off)
 	struct mc_knode *n = mc_knode_find(k, ino);
 	struct mc_kv_object *obj = NULL;
 	uint64_t total = 0, left;
-	bool sealed;
+	bool sealed, some = false;
 
 	if (n == NULL || off < 0) {
 		fuse_reply_err(req, n == NULL ? EBADF : EINVAL);
@@ -98,15 +145,16 @@ void mc_kvop_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off)
 	sealed = n->opened != NULL;
 	if (sealed) {
 		total = n->opened->size;
-		if ((uint64_t)off < total && size > 0) {
+		some = (uint64_t)off < total && size > 0;
+		if (some) {
 			obj = n->opened->obj;
-			n->opened->opens++;
+			n->opened->reads++;
 		}
 	}
 	mc_mutex_unlock(&k->lock);
 	if (!sealed) {
 		read_staging(req, n, size, off);
-	} else if (obj == NULL) {
+	} else if (!some) {
 		fuse_reply_buf(req, NULL, 0);
 	} else {
 		left = total - (uint64_t)off;
@@ -123,7 +171,7 @@ void mc_kvop_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
 	int error;
 
 	if (s == NULL) {
-		fuse_reply_err(req, EBADF);
+		fuse_reply_err(req, no_put(k, n));
 		return;
 	}
 	do {
@@ -147,7 +195,7 @@ void mc_kvop_flush(fuse_req_t req, fuse_ino_t ino)
 		mc_kstage_flush(s, fuse_req_ctx(req)->pid);
 		mc_kstage_drop(s);
 	}
-	fuse_reply_err(req, 0);
+	fuse_reply_err(req, s == NULL && no_put(k, n) == EIO ? EIO : 0);
 }
 
 void mc_kvop_release(fuse_req_t req, fuse_ino_t ino)
@@ -156,16 +204,21 @@ void mc_kvop_release(fuse_req_t req, fuse_ino_t ino)
 	struct mc_knode *n = mc_knode_find(k, ino);
 	bool reading;
 
-	if (n != NULL) {
-		mc_mutex_lock(&k->lock);
-		reading = n->opened != NULL;
-		mc_mutex_unlock(&k->lock);
-		if (reading)
-			mc_kopen_release(k, n);
-		else
-			mc_kstage_leave(k, n);
+	if (n == NULL) {
+		fuse_reply_err(req, 0);
+		return;
 	}
+	mc_mutex_lock(&k->lock);
+	reading = n->opened != NULL;
+	mc_knode_ref_locked(n); /* a FORGET may follow the answer at once */
+	mc_mutex_unlock(&k->lock);
+	if (!reading)
+		mc_kstage_leave(k, n);
 	fuse_reply_err(req, 0);
+	/* After the answer: were it sent to another process again, it would count twice. */
+	if (reading)
+		mc_kopen_release(k, n);
+	mc_knode_put(k, n, 1);
 }
 
 static void sync_now(struct mc_kreq *q)
@@ -175,6 +228,10 @@ static void sync_now(struct mc_kreq *q)
 	bool orphan;
 	int r;
 
+	if (s == NULL && no_put(k, q->node) == EIO) {
+		mc_kreq_err(q, -EIO);
+		return;
+	}
 	if (s == NULL) {
 		r = mc_kv_sync(k->kv, q->key);
 		mc_kreq_err(q, r == -ENOENT ? 0 : r); /* removed: nothing is promised */
@@ -219,7 +276,7 @@ void mc_kvop_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_
 	int error;
 
 	if (s == NULL) {
-		fuse_reply_err(req, EBADF);
+		fuse_reply_err(req, no_put(k, n));
 		return;
 	}
 	error = fallocate(s->fd, mode, off, len) == 0 ? 0 : errno;

@@ -155,7 +155,7 @@ void mc_kvop_forget(struct mc_kvfs *k, fuse_ino_t ino, uint64_t nlookup)
 	struct mc_knode *n = mc_knode_find(k, ino);
 
 	if (n != NULL)
-		mc_knode_put(k, n, nlookup);
+		mc_knode_forget(k, n, nlookup);
 }
 
 /* A request on a name, which goes on with run once no put of it is about to end. */
@@ -286,7 +286,7 @@ static int rename_object(struct mc_kreq *q, const struct mc_kv_attr *attr)
 		mc_mutex_lock(&k->lock);
 		n = mc_knode_of_version_locked(k, attr->version);
 		if (n != NULL) {
-			mc_knode_rename_locked(n, key);
+			mc_knode_rename_locked(k, n, key);
 			key = NULL;
 		}
 		k->seq++;

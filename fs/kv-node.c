@@ -78,6 +78,18 @@ static void unchain_locked(struct mc_kvfs *k, struct mc_knode *n)
 	*p = n->next;
 }
 
+static int grow_slots(struct mc_kvfs *k)
+{
+	uint32_t cap = k->cap_slots != 0 ? k->cap_slots * 2 : 1024;
+	struct mc_kslot *p = realloc(k->slots, cap * sizeof(*p));
+
+	if (p == NULL)
+		return -ENOMEM;
+	k->slots = p;
+	k->cap_slots = cap;
+	return 0;
+}
+
 static int slot_locked(struct mc_kvfs *k, struct mc_knode *n)
 {
 	uint32_t slot = k->free_slot;
@@ -85,15 +97,8 @@ static int slot_locked(struct mc_kvfs *k, struct mc_knode *n)
 	if (slot != NONE) {
 		k->free_slot = k->slots[slot].next_free;
 	} else {
-		if (k->n_slots == k->cap_slots) {
-			uint32_t cap = k->cap_slots != 0 ? k->cap_slots * 2 : 1024;
-			struct mc_kslot *p = realloc(k->slots, cap * sizeof(*p));
-
-			if (p == NULL)
-				return -ENOMEM;
-			k->slots = p;
-			k->cap_slots = cap;
-		}
+		if (k->n_slots == k->cap_slots && grow_slots(k) < 0)
+			return -ENOMEM;
 		slot = k->n_slots++;
 		k->slots[slot].gen = 0;
 	}
@@ -101,11 +106,12 @@ static int slot_locked(struct mc_kvfs *k, struct mc_knode *n)
 	n->slot = slot;
 	n->gen = k->slots[slot].gen;
 	k->n_nodes++;
+	mc_knode_record_add_locked(k, n);
 	return 0;
 }
 
 /* A node with one reference, outside the table. */
-static struct mc_knode *node_new(const char *key, enum mc_knode_kind kind)
+struct mc_knode *mc_knode_alloc(const char *key, enum mc_knode_kind kind)
 {
 	struct mc_knode *n = calloc(1, sizeof(*n));
 
@@ -121,7 +127,7 @@ static struct mc_knode *node_new(const char *key, enum mc_knode_kind kind)
 	return n;
 }
 
-static void node_free(struct mc_knode *n)
+void mc_knode_free(struct mc_knode *n)
 {
 	if (n == NULL)
 		return;
@@ -168,6 +174,7 @@ static struct mc_knode *known(struct mc_kvfs *k, const char *key, const struct m
 		if (now != NULL) {
 			old = n->key;
 			n->key = now;
+			mc_knode_record_key_locked(k, n);
 		}
 	}
 	mc_mutex_unlock(&k->lock);
@@ -197,7 +204,7 @@ int mc_knode_get(
 		*ret = n;
 		return 0;
 	}
-	n = node_new(key, attr->is_dir ? MC_KNODE_DIR : MC_KNODE_OBJECT);
+	n = mc_knode_alloc(key, attr->is_dir ? MC_KNODE_DIR : MC_KNODE_OBJECT);
 	if (n == NULL)
 		return -ENOMEM;
 	n->attr = *attr;
@@ -213,7 +220,7 @@ int mc_knode_get(
 	}
 	mc_mutex_unlock(&k->lock);
 	if (there != NULL || r < 0)
-		node_free(n);
+		mc_knode_free(n);
 	if (r == 0)
 		*ret = there != NULL ? there : n;
 	return r;
@@ -221,11 +228,11 @@ int mc_knode_get(
 
 int mc_knode_new_staging(struct mc_kvfs *k, const char *key, struct mc_knode **ret)
 {
-	struct mc_knode *n = node_new(key, MC_KNODE_STAGING);
+	struct mc_knode *n = mc_knode_alloc(key, MC_KNODE_STAGING);
 	int r = n != NULL ? enter(k, n) : -ENOMEM;
 
 	if (r < 0)
-		node_free(n);
+		mc_knode_free(n);
 	else
 		*ret = n;
 	return r;
@@ -263,6 +270,7 @@ void mc_knode_put(struct mc_kvfs *k, struct mc_knode *n, uint64_t refs)
 	assert(n->opened == NULL && n->stage == NULL);
 	if (n->kind == MC_KNODE_DIR || n->kind == MC_KNODE_OBJECT)
 		unchain_locked(k, n);
+	mc_knode_record_drop_locked(k, n);
 	s = &k->slots[n->slot];
 	s->node = NULL;
 	s->gen = (s->gen + 1) & GEN_MASK;
@@ -270,7 +278,7 @@ void mc_knode_put(struct mc_kvfs *k, struct mc_knode *n, uint64_t refs)
 	k->free_slot = n->slot;
 	k->n_nodes--;
 	mc_mutex_unlock(&k->lock);
-	node_free(n);
+	mc_knode_free(n);
 }
 
 void mc_knode_seal_locked(struct mc_kvfs *k, struct mc_knode *n, const struct mc_kv_attr *attr)
@@ -280,12 +288,37 @@ void mc_knode_seal_locked(struct mc_kvfs *k, struct mc_knode *n, const struct mc
 	n->attr = *attr;
 	n->hash = hash_version(attr->version);
 	chain_locked(k, n);
+	mc_knode_record_kind_locked(k, n);
 }
 
-void mc_knode_rename_locked(struct mc_knode *n, char *key)
+void mc_knode_given(struct mc_kvfs *k, struct mc_knode *n)
+{
+	mc_mutex_lock(&k->lock);
+	n->lookups++;
+	mc_knode_record_lookups_locked(k, n);
+	mc_mutex_unlock(&k->lock);
+}
+
+void mc_knode_forget(struct mc_kvfs *k, struct mc_knode *n, uint64_t lookups)
+{
+	bool last;
+
+	mc_mutex_lock(&k->lock);
+	assert(n->lookups >= lookups);
+	n->lookups -= lookups;
+	mc_knode_record_lookups_locked(k, n);
+	last = n->lookups == 0 && n->slot != 0;
+	mc_mutex_unlock(&k->lock);
+	if (last)
+		mc_kopen_end(k, n);
+	mc_knode_put(k, n, lookups);
+}
+
+void mc_knode_rename_locked(struct mc_kvfs *k, struct mc_knode *n, char *key)
 {
 	free(n->key);
 	n->key = key;
+	mc_knode_record_key_locked(k, n);
 }
 
 char *mc_knode_key(struct mc_kvfs *k, const struct mc_knode *n)
@@ -324,6 +357,30 @@ int mc_knode_child_key(struct mc_kvfs *k, fuse_ino_t ino, const char *name, char
 	return 0;
 }
 
+int mc_knode_restore(struct mc_kvfs *k, struct mc_knode *n, uint32_t gen)
+{
+	struct mc_kslot *s;
+	uint32_t slot;
+
+	if (k->n_slots == k->cap_slots && grow_slots(k) < 0)
+		return -ENOMEM;
+	slot = k->n_slots++;
+	s = &k->slots[slot];
+	*s = (struct mc_kslot){.node = n, .gen = gen & GEN_MASK};
+	if (n == NULL) {
+		s->next_free = k->free_slot;
+		k->free_slot = slot;
+		return 0;
+	}
+	n->slot = slot;
+	n->gen = s->gen;
+	n->hash = n->kind == MC_KNODE_DIR ? hash_dir(n->key) : hash_version(n->attr.version);
+	k->n_nodes++;
+	if (n->kind == MC_KNODE_DIR || n->kind == MC_KNODE_OBJECT)
+		chain_locked(k, n);
+	return 0;
+}
+
 int mc_knodes_open(struct mc_kvfs *k)
 {
 	static const struct mc_kv_attr attr = {.is_dir = true};
@@ -340,7 +397,7 @@ int mc_knodes_open(struct mc_kvfs *k)
 void mc_knodes_close(struct mc_kvfs *k)
 {
 	for (uint32_t i = 0; i < k->n_slots; i++)
-		node_free(k->slots[i].node);
+		mc_knode_free(k->slots[i].node);
 	free(k->slots);
 	free(k->buckets);
 }

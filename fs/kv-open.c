@@ -5,8 +5,8 @@
  * kernel's next LOOKUP by that task finds a new node, and its OPEN starts the put. CREATE without
  * room for it does the same: CREATE holds the directory against everyone's lookups, OPEN does not.
  *
- * Invariants: 1. node->opened is set exactly while opens > 0. 2. In PASSTHROUGH it owns one backing
- * id and one mc_kv_object_backing_get.
+ * Invariants: 1. node->opened is set exactly while opens or reads > 0. 2. In PASSTHROUGH it owns
+ * one backing id and one mc_kv_object_backing_get.
  */
 #include "fs/kv-state.h"
 
@@ -29,26 +29,60 @@ static void kopen_free(struct mc_kvfs *k, struct mc_kopen *o)
 {
 	if (o == NULL)
 		return;
-	if (o->mode == MC_MODE_PASSTHROUGH) {
+	if (o->mode == MC_MODE_PASSTHROUGH)
 		mc_mode_backing_close(k->fs, o->backing_id);
+	if (o->mode == MC_MODE_PASSTHROUGH && o->obj != NULL)
 		mc_kv_object_backing_put(o->obj);
-	}
-	mc_kv_object_put(o->obj);
+	if (o->obj != NULL)
+		mc_kv_object_put(o->obj);
 	free(o);
 }
 
-void mc_kopen_release(struct mc_kvfs *k, struct mc_knode *n)
+/* One of the two counts is less by so many. */
+static void less(struct mc_kvfs *k, struct mc_knode *n, uint64_t opens, uint64_t reads)
 {
 	struct mc_kopen *o;
+	int id = 0;
 
 	mc_mutex_lock(&k->lock);
 	o = n->opened;
-	if (o != NULL && --o->opens == 0)
+	if (o != NULL) {
+		o->opens -= opens < o->opens ? opens : o->opens;
+		o->reads -= reads;
+		mc_knode_record_opens_locked(k, n);
+	}
+	if (o != NULL && o->opens == 0 && o->reads == 0)
 		n->opened = NULL;
 	else
 		o = NULL;
 	mc_mutex_unlock(&k->lock);
+	if (o != NULL)
+		id = o->backing_id;
 	kopen_free(k, o);
+	if (id > 0)
+		mc_knode_record_closed(k, n, id);
+}
+
+void mc_kopen_release(struct mc_kvfs *k, struct mc_knode *n)
+{
+	less(k, n, 1, 0);
+}
+
+void mc_kopen_read_end(struct mc_kvfs *k, struct mc_knode *n)
+{
+	less(k, n, 0, 1);
+}
+
+void mc_kopen_end(struct mc_kvfs *k, struct mc_knode *n)
+{
+	uint64_t puts;
+
+	less(k, n, UINT64_MAX, 0);
+	mc_mutex_lock(&k->lock);
+	puts = n->stage != NULL ? n->stage->opens : 0;
+	mc_mutex_unlock(&k->lock);
+	while (puts-- > 0)
+		mc_kstage_leave(k, n);
 }
 
 static void prepare_passthrough(struct mc_kvfs *k, struct mc_kopen *o)
@@ -82,6 +116,7 @@ static bool join(struct mc_kvfs *k, struct mc_knode *n, struct mc_kopen *o,
 	joined = n->opened != NULL;
 	if (joined) {
 		n->opened->opens++;
+		mc_knode_record_opens_locked(k, n);
 		/* The content never changes: pages of an earlier open stay good. */
 		fi->keep_cache = n->opened->mode == MC_MODE_CACHED;
 		fi->noflush = 1;
@@ -203,9 +238,10 @@ static void reply_writing(struct mc_kreq *q)
 		mc_mutex_lock(&k->lock);
 		mc_knode_ref_locked(n); /* the kernel's */
 		mc_mutex_unlock(&k->lock);
+		mc_knode_given(k, n);
 		r = fuse_reply_create(req, &e, &q->fi);
 		if (r == -ENOENT)
-			mc_knode_put(k, n, 1);
+			mc_knode_forget(k, n, 1);
 	} else if (req != NULL) {
 		r = fuse_reply_open(req, &q->fi);
 	}

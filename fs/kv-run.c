@@ -99,8 +99,8 @@ int mc_kvfs_stop(struct mc_kvfs *k, uint64_t deadline_ns)
 	for (uint32_t i = 0; i < k->n_slots; i++) {
 		struct mc_knode *n = k->slots[i].node;
 
-		while (n != NULL && n->opened != NULL)
-			mc_kopen_release(k, n);
+		if (n != NULL)
+			mc_kopen_end(k, n);
 	}
 	r = mc_work_close(k->work, deadline_ns);
 	if (r == 0)

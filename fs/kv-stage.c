@@ -74,6 +74,7 @@ int mc_kstage_open(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer *w
 	mc_knode_ref_locked(n);
 	n->stage = s;
 	insert_locked(k, s);
+	mc_knode_record_opens_locked(k, n);
 	mc_mutex_unlock(&k->lock);
 	return 0;
 }
@@ -159,6 +160,7 @@ static void end(void *arg)
 	int r;
 
 	mc_mode_backing_close(k->fs, s->backing_id);
+	mc_knode_record_closed(k, n, s->backing_id);
 	r = publish(s, key, &attr);
 	if (r < 0 && r != -ECANCELED)
 		mc_kvfs_failed(k, key, r, "publishing");
@@ -171,6 +173,8 @@ static void end(void *arg)
 		mc_knode_seal_locked(k, n, &attr);
 	else
 		n->kind = MC_KNODE_DEAD;
+	mc_knode_record_kind_locked(k, n);
+	mc_knode_record_opens_locked(k, n);
 	k->seq++;
 	mc_mutex_unlock(&k->lock);
 	mc_kreqs_wake(k);
@@ -201,6 +205,7 @@ bool mc_kstage_join(struct mc_kvfs *k, struct mc_knode *n, int *ret_backing)
 	if (s != NULL && s->opens > 0) {
 		s->opens++;
 		s->users++;
+		mc_knode_record_opens_locked(k, n);
 		*ret_backing = s->backing_id;
 	} else {
 		s = NULL;
@@ -215,10 +220,12 @@ void mc_kstage_leave(struct mc_kvfs *k, struct mc_knode *n)
 
 	mc_mutex_lock(&k->lock);
 	s = n->stage;
-	if (s != NULL && s->opens > 0)
+	if (s != NULL && s->opens > 0) {
 		s->publishing = --s->opens == 0;
-	else
+		mc_knode_record_opens_locked(k, n);
+	} else {
 		s = NULL;
+	}
 	mc_mutex_unlock(&k->lock);
 	if (s != NULL)
 		mc_kstage_drop(s);
@@ -253,7 +260,7 @@ int mc_kstage_rename(struct mc_kvfs *k, const char *from, const char *to)
 		r = -ENOENT;
 	} else {
 		remove_locked(k, s);
-		mc_knode_rename_locked(s->node, key);
+		mc_knode_rename_locked(k, s->node, key);
 		insert_locked(k, s);
 		key = NULL;
 	}

@@ -22,6 +22,7 @@ enum mc_knode_kind {
 	MC_KNODE_STAGING, /* a version being written; stage NULL: promised to one open, see
 			     mc_kintent */
 	MC_KNODE_DEAD,    /* was staging and published nothing */
+	MC_KNODE_LOST,    /* was being written when the process before this one ended */
 };
 
 /* What the kernel knows by number. A version is a nodeid: staging turns into the object in place.
@@ -29,6 +30,7 @@ enum mc_knode_kind {
 struct mc_knode {
 	uint32_t slot, gen; /* fixed */
 	uint64_t refs;      /* kernel lookups and references of our own */
+	uint64_t lookups;   /* the kernel's among them */
 	enum mc_knode_kind kind;
 	uint64_t hash;           /* of the directory's key or the object's version */
 	struct mc_knode *next;   /* chain; directories and objects */
@@ -41,10 +43,13 @@ struct mc_knode {
 /* An object open for reading: its mode is fixed from the first open to the last release. */
 struct mc_kopen {
 	enum mc_open_mode mode;
-	struct mc_kv_object *obj; /* owned reference */
-	uint64_t size;            /* bytes */
-	int backing_id;           /* PASSTHROUGH */
-	uint64_t opens;
+	/* Owned reference; NULL: the process before this one opened it, so that reads look for it,
+	 * and in PASSTHROUGH a lease alone keeps its bytes in place. */
+	struct mc_kv_object *obj;
+	uint64_t size;  /* bytes */
+	int backing_id; /* PASSTHROUGH */
+	uint64_t opens; /* the kernel's; never less, and perhaps more after a takeover */
+	uint64_t reads; /* under way */
 };
 
 /* A put under way. Fields without a mark are guarded by k->lock. */
@@ -132,6 +137,12 @@ int mc_kvfs_errno(int r);
 void mc_kvfs_failed(struct mc_kvfs *k, const char *key, int r, const char *what);
 
 /* kv-node.c */
+/* A node with one reference, outside the table; and away with it. */
+struct mc_knode *mc_knode_alloc(const char *key, enum mc_knode_kind kind);
+void mc_knode_free(struct mc_knode *n); /* NULL allowed */
+/* Before requests are served: the next slot holds n with that generation; NULL: it is free. n is
+ * taken over, but for -ENOMEM. */
+int mc_knode_restore(struct mc_kvfs *k, struct mc_knode *n, uint32_t gen);
 int mc_knodes_open(struct mc_kvfs *k);
 void mc_knodes_close(struct mc_kvfs *k);
 /* Borrowed while the kernel holds a reference; NULL: no such node (any more). */
@@ -145,10 +156,14 @@ void mc_knode_ref_locked(struct mc_knode *n);
 void mc_knode_put(struct mc_kvfs *k, struct mc_knode *n, uint64_t refs);
 /* STAGING becomes the OBJECT of attr. */
 void mc_knode_seal_locked(struct mc_kvfs *k, struct mc_knode *n, const struct mc_kv_attr *attr);
+/* The kernel gets one more reference, the caller's. */
+void mc_knode_given(struct mc_kvfs *k, struct mc_knode *n);
+/* It gave n back, or did not get one. With its last one nothing is open any more. */
+void mc_knode_forget(struct mc_kvfs *k, struct mc_knode *n, uint64_t lookups);
 /* The node of a version, borrowed, or NULL. */
 struct mc_knode *mc_knode_of_version_locked(struct mc_kvfs *k, const uint8_t version[16]);
 /* Takes key, which is malloced. */
-void mc_knode_rename_locked(struct mc_knode *n, char *key);
+void mc_knode_rename_locked(struct mc_kvfs *k, struct mc_knode *n, char *key);
 /* The key of name in the directory ino, malloced: 0, -ESTALE, -ENOTDIR, -ENAMETOOLONG, -ENOMEM. */
 int mc_knode_child_key(struct mc_kvfs *k, fuse_ino_t ino, const char *name, char **ret);
 /* A copy of the node's key, malloced, or NULL. */
@@ -212,4 +227,18 @@ void mc_kvfs_entry(
 	struct mc_kvfs *k, struct mc_knode *n, double entry_timeout, struct fuse_entry_param *e);
 
 /* kv-open.c */
+/* The kernel's open, or a read, ended; the node need not be open. */
 void mc_kopen_release(struct mc_kvfs *k, struct mc_knode *n);
+void mc_kopen_read_end(struct mc_kvfs *k, struct mc_knode *n);
+/* Nothing of the kernel's is open. */
+void mc_kopen_end(struct mc_kvfs *k, struct mc_knode *n);
+
+/* kv-record.c: what the next process needs to know of a node, in the table of takeover.h. */
+void mc_knode_record_add_locked(struct mc_kvfs *k, const struct mc_knode *n);
+void mc_knode_record_lookups_locked(struct mc_kvfs *k, const struct mc_knode *n);
+void mc_knode_record_key_locked(struct mc_kvfs *k, const struct mc_knode *n);
+void mc_knode_record_kind_locked(struct mc_kvfs *k, const struct mc_knode *n);
+void mc_knode_record_drop_locked(struct mc_kvfs *k, const struct mc_knode *n);
+/* The kernel's opens of an object, or of a put under way. */
+void mc_knode_record_opens_locked(struct mc_kvfs *k, const struct mc_knode *n);
+void mc_knode_record_closed(struct mc_kvfs *k, const struct mc_knode *n, int backing_id);

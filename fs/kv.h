@@ -26,6 +26,11 @@ int mc_kvfs_open(struct mc_fs *fs, struct mc_kv *kv, struct mc_kvfs **ret);
 int mc_kvfs_stop(struct mc_kvfs *k, uint64_t deadline_ns);
 void mc_kvfs_close(struct mc_kvfs *k); /* NULL allowed */
 
+/* Taking over, k may be NULL: (1) names the texts of records that are in use, (2) puts nodes and
+ * open files back, as they were; -ENOMEM. */
+void mc_kvfs_claim(struct mc_kvfs *k);
+int mc_kvfs_restore(struct mc_kvfs *k);
+
 /* What the root shows of kv/. */
 void mc_kvfs_root_attr(struct mc_kvfs *k, struct stat *st);
 void mc_kvop_lookup_root(fuse_req_t req); /* the name "kv" in the mount's root */

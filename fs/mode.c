@@ -4,9 +4,12 @@
  * Invariants:
  * 1. node->opened is set exactly while opens > 0; it changes under the node's stripe.
  * 2. In PASSTHROUGH the inode owns one backing id and one mc_file_backing_get of its file, from the
- * first open to the last release (fi->backing_id is empty at RELEASE).
+ * first open to the last release (fi->backing_id is empty at RELEASE). A process that took the
+ * mount over may lack the latter: then a lease alone keeps the image's bytes in place.
  * 3. Neither the store nor the kernel is called with a stripe locked: a first open prepares both
  * modes' needs before, and gives them back when another thread was first.
+ * 4. opens is never less than what the kernel has open, and may be more after a takeover, until the
+ * kernel forgets the inode.
  */
 #include "fs/mode.h"
 
@@ -102,6 +105,21 @@ static void backing_refused(struct mc_fs *fs, int error)
 			strerror(error), (unsigned long long)suppressed);
 }
 
+/* The next worker closes those that nobody wrote down. */
+static void note_id(struct mc_fs *fs, uint32_t id)
+{
+	struct mc_takeover *t = fs->opts->takeover;
+	_Atomic(uint32_t) *last;
+	uint32_t was;
+
+	if (t == NULL)
+		return;
+	last = &mc_takeover_head(t)->backing_id;
+	was = atomic_load(last);
+	while (was < id && !atomic_compare_exchange_weak(last, &was, id))
+		;
+}
+
 int mc_mode_backing_open(struct mc_fs *fs, int fd)
 {
 	struct backing_map map = {.fd = fd};
@@ -110,8 +128,10 @@ int mc_mode_backing_open(struct mc_fs *fs, int fd)
 	if (!atomic_load(&fs->features.passthrough))
 		return -EOPNOTSUPP;
 	id = ioctl(fuse_session_fd(fs->se), BACKING_OPEN, &map);
-	if (id > 0)
+	if (id > 0) {
+		note_id(fs, (uint32_t)id);
 		return id;
+	}
 	backing_refused(fs, id < 0 ? errno : ERANGE);
 	return -EOPNOTSUPP;
 }
@@ -140,17 +160,18 @@ static void prepare_passthrough(struct mc_fs *fs, struct mc_opened *o)
 		return;
 	}
 	o->backing_id = id;
+	o->kept = true;
 	o->mode = MC_MODE_PASSTHROUGH;
 }
 
-static void opened_free(struct mc_fs *fs, struct mc_opened *o)
+void mc_mode_end(struct mc_fs *fs, struct mc_opened *o)
 {
 	if (o == NULL)
 		return;
-	if (o->mode == MC_MODE_PASSTHROUGH) {
+	if (o->mode == MC_MODE_PASSTHROUGH)
 		mc_mode_backing_close(fs, o->backing_id);
+	if (o->kept)
 		mc_file_backing_put(o->file, o->tier);
-	}
 	if (o->file != NULL)
 		mc_file_put(o->file);
 	free(o);
@@ -191,9 +212,11 @@ static struct mc_opened *join(
 	if (now == NULL && o != NULL) {
 		now = o;
 		atomic_store_explicit(&n->opened, o, memory_order_release);
+		mc_node_record_mode(fs->opts->takeover, n, o->mode, o->backing_id, (int)o->tier);
 	}
 	if (now != NULL) {
 		now->opens++;
+		mc_node_record_opens(fs->opts->takeover, n, now->opens);
 		n->last_mode = now->mode;
 	}
 	mc_mutex_unlock(stripe(fs, n));
@@ -232,7 +255,7 @@ int mc_mode_open(struct mc_fs *fs, struct mc_node *n, struct fuse_file_info *fi)
 			return r;
 		o = join(fs, n, mine, &last);
 		if (o != mine)
-			opened_free(fs, mine);
+			mc_mode_end(fs, mine);
 	}
 	fill_info(fs, n, o, last, fi);
 	return 0;
@@ -241,15 +264,23 @@ int mc_mode_open(struct mc_fs *fs, struct mc_node *n, struct fuse_file_info *fi)
 void mc_mode_release(struct mc_fs *fs, struct mc_node *n)
 {
 	struct mc_opened *o;
+	int id;
 
 	mc_mutex_lock(stripe(fs, n));
 	o = atomic_load_explicit(&n->opened, memory_order_relaxed);
-	if (o != NULL && --o->opens == 0)
+	if (o != NULL) {
+		o->opens--;
+		mc_node_record_opens(fs->opts->takeover, n, o->opens);
+	}
+	if (o != NULL && o->opens == 0)
 		atomic_store_explicit(&n->opened, NULL, memory_order_relaxed);
 	else
 		o = NULL;
 	mc_mutex_unlock(stripe(fs, n));
-	opened_free(fs, o);
+	id = o != NULL ? o->backing_id : 0;
+	mc_mode_end(fs, o);
+	if (id > 0)
+		mc_node_record_closed(fs->opts->takeover, n, id);
 }
 
 enum mc_open_mode mc_mode_now(struct mc_fs *fs, struct mc_node *n)
@@ -277,7 +308,40 @@ enum mc_open_mode mc_mode_now(struct mc_fs *fs, struct mc_node *n)
 
 void mc_mode_drop(struct mc_fs *fs, struct mc_node *n)
 {
-	struct mc_opened *o = atomic_exchange(&n->opened, NULL);
+	mc_mode_end(fs, atomic_exchange(&n->opened, NULL));
+}
 
-	opened_free(fs, o);
+/* The hold on the image that the kernel reads, where it is still to be had. */
+static void keep_again(struct mc_opened *o, enum mc_tier tier)
+{
+	cleanup_close int fd = -1;
+
+	if (o->file == NULL || mc_file_backing_get(o->file, &fd, &o->tier) < 0)
+		return;
+	o->kept = o->tier == tier;
+	if (!o->kept)
+		mc_file_backing_put(o->file, o->tier);
+}
+
+void mc_mode_restore(struct mc_fs *fs, struct mc_node *n, const struct mc_node_record *was)
+{
+	struct mc_opened *o = calloc(1, sizeof(*o));
+	struct mc_entry e;
+
+	if (o == NULL)
+		return; /* reads get EBADF, and the kernel its RELEASEs answered */
+	mc_manifest_entry(n->place->manifest, n->entry, &e);
+	o->mode = was->mode == MC_MODE_PASSTHROUGH ? MC_MODE_PASSTHROUGH : MC_MODE_CACHED;
+	o->size = e.size;
+	o->opens = atomic_load(&was->opens);
+	if (o->size > 0 && mc_mode_file(fs, n, &o->file) < 0) {
+		free(o);
+		return;
+	}
+	if (o->mode == MC_MODE_PASSTHROUGH) {
+		o->backing_id = atomic_load(&was->backing_id);
+		keep_again(o, (enum mc_tier)was->tier);
+	}
+	n->last_mode = o->mode;
+	atomic_store(&n->opened, o);
 }

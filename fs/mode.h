@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "fs/node-record.h"
 #include "fs/state.h"
 #include "tier/store.h"
 
@@ -14,12 +15,18 @@ struct mc_opened {
 	uint64_t size;        /* bytes */
 	int backing_id;       /* PASSTHROUGH: shared by all opens, > 0 */
 	enum mc_tier tier;    /* PASSTHROUGH: which tier keeps the image for us */
+	bool kept;            /* PASSTHROUGH: it does */
 	uint64_t opens;       /* guarded by the stripe */
 };
 
 /* One more open of a file's node: fills fi for the reply. 0 or -errno. */
 int mc_mode_open(struct mc_fs *fs, struct mc_node *n, struct fuse_file_info *fi);
 void mc_mode_release(struct mc_fs *fs, struct mc_node *n);
+
+/* Before requests are served: n was open in another process, as its record says. */
+void mc_mode_restore(struct mc_fs *fs, struct mc_node *n, const struct mc_node_record *was);
+/* Ends what mc_nodes_forget left. */
+void mc_mode_end(struct mc_fs *fs, struct mc_opened *o); /* NULL allowed */
 
 /* The store's file behind a FILE entry with size > 0; the caller's reference. */
 int mc_mode_file(struct mc_fs *fs, const struct mc_node *n, struct mc_file **ret);

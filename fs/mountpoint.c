@@ -147,7 +147,7 @@ static int unmount_by_helper(const char *path)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
 }
 
-static int unmount_lazily(const char *path)
+int mc_mountpoint_unmount(const char *path)
 {
 	int r = umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 ? 0 : -errno;
 
@@ -210,7 +210,7 @@ int mc_mountpoint_prepare(const char *path, char **ret_path, struct mc_err *err)
 		if (!mc_mountpoint_mounted(where))
 			return mc_err_set(
 				err, r, "mount point %s: a dead mount of another kind", where);
-		r = unmount_lazily(where);
+		r = mc_mountpoint_unmount(where);
 		if (r < 0)
 			return mc_err_set(err, r,
 				"mount point %s: a dead mooncakefs cannot be unmounted: %s; "

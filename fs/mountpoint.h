@@ -21,6 +21,9 @@ int mc_mountinfo_find(const char *path, struct mc_mountinfo *ret);
  */
 int mc_mountpoint_prepare(const char *path, char **ret_path, struct mc_err *err);
 
+/* Takes the mount at path out of the tree; whoever uses it goes on with it. */
+int mc_mountpoint_unmount(const char *path);
+
 /* Whether a mooncakefs is (still) mounted at path. */
 bool mc_mountpoint_mounted(const char *path);
 

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/node-record.h"
 #include "tier/lock.h"
 
 #define SLAB_SHIFT 10 /* nodes allocated together */
@@ -31,6 +32,7 @@ struct mc_nodes {
 	struct mc_node **buckets; /* power of two */
 	uint64_t n_buckets;
 	uint64_t count;
+	struct mc_takeover *takeover; /* borrowed; NULL = no records are kept */
 };
 
 static struct mc_node *slot_node(struct mc_nodes *t, uint32_t slot)
@@ -138,30 +140,41 @@ static struct mc_node *find_spot_locked(struct mc_nodes *t, const struct mc_spot
 	return n;
 }
 
-/* A new node of s; takes key. */
-static int add_locked(struct mc_nodes *t, const struct mc_spot *s, uint64_t hash, char *key,
-	struct mc_node **ret) MC_REQUIRES(t->lock)
+static void chain_locked(struct mc_nodes *t, struct mc_node *n) MC_REQUIRES(t->lock)
 {
-	struct mc_node *n;
-	int r = take_slot(t, &n);
+	grow_buckets(t);
+	n->next = t->buckets[n->hash & (t->n_buckets - 1)];
+	t->buckets[n->hash & (t->n_buckets - 1)] = n;
+}
 
-	if (r < 0)
-		return r;
+/* Makes n, in its slot, the node of s; takes key. */
+static void fill_locked(struct mc_nodes *t, struct mc_node *n, const struct mc_spot *s, char *key)
+	MC_REQUIRES(t->lock)
+{
 	n->kind = s->kind;
 	n->entry = s->entry;
 	n->at = s->at;
 	n->key = key;
 	n->place = mc_place_ref(s->place);
-	n->hash = hash;
+	n->hash = spot_hash(s);
 	n->refs = 1;
 	n->last_mode = MC_MODE_NONE;
 	atomic_store_explicit(&n->looked_up, false, memory_order_relaxed);
 	atomic_store_explicit(&n->was_looked_up, false, memory_order_relaxed);
 	t->count++;
-	grow_buckets(t);
-	n->next = t->buckets[hash & (t->n_buckets - 1)];
-	t->buckets[hash & (t->n_buckets - 1)] = n;
-	*ret = n;
+}
+
+/* A new node of s; takes key. */
+static int add_locked(struct mc_nodes *t, const struct mc_spot *s, char *key, struct mc_node **ret)
+	MC_REQUIRES(t->lock)
+{
+	int r = take_slot(t, ret);
+
+	if (r < 0)
+		return r;
+	fill_locked(t, *ret, s, key);
+	chain_locked(t, *ret);
+	mc_node_record_add(t->takeover, *ret);
 	return 0;
 }
 
@@ -178,8 +191,9 @@ int mc_nodes_get(struct mc_nodes *t, const struct mc_spot *s, struct mc_node **r
 	n = find_spot_locked(t, s, hash);
 	if (n != NULL) {
 		n->refs++;
+		mc_node_record_refs(t->takeover, n);
 	} else {
-		r = add_locked(t, s, hash, key, &n);
+		r = add_locked(t, s, key, &n);
 		key = r == 0 ? NULL : key;
 	}
 	mc_mutex_unlock(&t->lock);
@@ -209,6 +223,7 @@ void mc_nodes_ref(struct mc_nodes *t, struct mc_node *n)
 	mc_mutex_lock(&t->lock);
 	assert(n->refs > 0);
 	n->refs++;
+	mc_node_record_refs(t->takeover, n);
 	mc_mutex_unlock(&t->lock);
 }
 
@@ -240,20 +255,25 @@ void mc_nodes_retire(struct mc_nodes *t, const struct mc_spot *s)
 	if (n != NULL) {
 		unlink_node(t, n);
 		n->retired = true;
+		mc_node_record_retire(t->takeover, n);
 	}
 	mc_mutex_unlock(&t->lock);
 }
 
-void mc_nodes_put(struct mc_nodes *t, struct mc_node *n, uint64_t refs)
+struct mc_opened *mc_nodes_forget(struct mc_nodes *t, struct mc_node *n, uint64_t refs)
 {
+	struct mc_opened *opened = NULL;
 	struct mc_place *place = NULL;
 	char *key = NULL;
 
 	mc_mutex_lock(&t->lock);
 	assert(n->refs >= refs);
 	n->refs -= refs;
-	if (n->refs == 0) {
-		assert(atomic_load(&n->opened) == NULL);
+	if (n->refs > 0) {
+		mc_node_record_refs(t->takeover, n);
+	} else {
+		mc_node_record_drop(t->takeover, n);
+		opened = atomic_exchange(&n->opened, NULL);
 		if (!n->retired)
 			unlink_node(t, n);
 		n->retired = false;
@@ -269,6 +289,54 @@ void mc_nodes_put(struct mc_nodes *t, struct mc_node *n, uint64_t refs)
 	mc_mutex_unlock(&t->lock);
 	mc_place_unref(place);
 	free(key);
+	return opened;
+}
+
+void mc_nodes_put(struct mc_nodes *t, struct mc_node *n, uint64_t refs)
+{
+	struct mc_opened *opened = mc_nodes_forget(t, n, refs);
+
+	assert(opened == NULL);
+	(void)opened;
+}
+
+void mc_nodes_record(struct mc_nodes *t, struct mc_takeover *takeover)
+{
+	t->takeover = takeover;
+}
+
+int mc_nodes_restore(struct mc_nodes *t, const struct mc_node_was *was, struct mc_node **ret)
+{
+	char *key = was->spot.key != NULL ? strdup(was->spot.key) : NULL;
+	struct mc_node *n;
+	int r = was->spot.key != NULL && key == NULL ? -ENOMEM : 0;
+
+	*ret = NULL;
+	mc_mutex_lock(&t->lock);
+	assert(was->slot == t->next_slot);
+	if (r == 0 && t->next_slot == t->n_slabs << SLAB_SHIFT)
+		r = grow_slabs(t);
+	if (r < 0) {
+		mc_mutex_unlock(&t->lock);
+		free(key);
+		return r;
+	}
+	n = slot_node(t, was->slot);
+	n->slot = t->next_slot++;
+	n->gen = was->gen & GEN_MASK;
+	if (was->refs > 0) {
+		fill_locked(t, n, &was->spot, key);
+		n->refs = was->refs;
+		n->retired = was->retired;
+		if (!n->retired)
+			chain_locked(t, n);
+		*ret = n;
+	} else {
+		n->entry = t->free_slot;
+		t->free_slot = n->slot;
+	}
+	mc_mutex_unlock(&t->lock);
+	return 0;
 }
 
 uint64_t mc_nodes_count(struct mc_nodes *t)

@@ -47,6 +47,7 @@ struct mc_spot {
 enum mc_open_mode { MC_MODE_NONE, MC_MODE_CACHED, MC_MODE_PASSTHROUGH };
 
 struct mc_opened;
+struct mc_takeover;
 
 struct mc_node {
 	/* Fixed while the node lives. */
@@ -76,6 +77,19 @@ struct mc_nodes;
 
 /* The table with the root in it, which is never forgotten. */
 int mc_nodes_open(struct mc_nodes **ret);
+/* Keeps records of the nodes for the next worker; before the first node but the root. */
+void mc_nodes_record(struct mc_nodes *t, struct mc_takeover *takeover);
+/* What an earlier worker had in a slot. */
+struct mc_node_was {
+	uint32_t slot, gen;
+	uint64_t refs; /* 0 = the slot is free */
+	bool retired;
+	struct mc_spot spot;
+};
+/* Puts it back, nodes and free slots in order of their slots, before anything else uses the table.
+ * *ret: the node, borrowed; NULL for a free slot. Takes its own reference of place and copies key.
+ */
+int mc_nodes_restore(struct mc_nodes *t, const struct mc_node_was *was, struct mc_node **ret);
 /* Frees every node, whatever its references. No call may be running. NULL allowed. */
 void mc_nodes_close(struct mc_nodes *t);
 
@@ -93,6 +107,9 @@ struct mc_node *mc_nodes_find(struct mc_nodes *t, uint64_t id);
 void mc_nodes_ref(struct mc_nodes *t, struct mc_node *n);
 /* Gives back n references; the node is freed with the last. */
 void mc_nodes_put(struct mc_nodes *t, struct mc_node *n, uint64_t refs);
+/* The same for references of the kernel. With the last one the node is no longer open, whatever
+ * mode.c counted: what it had open, for the caller to end, or NULL. */
+struct mc_opened *mc_nodes_forget(struct mc_nodes *t, struct mc_node *n, uint64_t refs);
 /* Whether there is a node for the spot. */
 bool mc_nodes_has(struct mc_nodes *t, const struct mc_spot *s);
 /* The spot gets another node from now on: the kernel takes a removed directory's number for dead.

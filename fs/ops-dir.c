@@ -76,6 +76,13 @@ static void question_for(
 	}
 }
 
+/* Whether the catalogue names what is in the directory, and its handle keeps that. */
+static bool is_listed(const struct mc_node *n)
+{
+	return n->kind != MC_NODE_ROOT && n->kind != MC_NODE_ENTRY &&
+		n->kind != MC_NODE_VIEW_LAYOUT;
+}
+
 void mc_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
@@ -98,7 +105,7 @@ void mc_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, ESTALE);
 		return;
 	}
-	if (n->kind == MC_NODE_ROOT || n->kind == MC_NODE_ENTRY || n->kind == MC_NODE_VIEW_LAYOUT) {
+	if (!is_listed(n)) {
 		fi->cache_readdir = 1;
 		fi->keep_cache = 1;
 		fuse_reply_open(req, fi);
@@ -220,41 +227,105 @@ static void fill(struct page *p, const struct mc_handle *h, off_t off)
 	}
 }
 
-static void read_page(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-	const struct fuse_file_info *fi, bool plus)
+/* What is asked of a directory. */
+struct listing {
+	fuse_ino_t ino;
+	size_t size; /* bytes of the answer */
+	off_t off;
+	bool plus;
+};
+
+/* h: the names, of a directory that the catalogue lists; else NULL. */
+static void reply_page(fuse_req_t req, const struct listing *l, const struct mc_handle *h)
 {
 	struct mc_fs *fs = mc_ops_fs(req);
-	struct page p = {.fs = fs, .dir = mc_nodes_find(fs->nodes, ino)};
-	struct mc_handle *h;
+	struct page p = {.fs = fs, .dir = mc_nodes_find(fs->nodes, l->ino)};
 	int r;
 
-	if (p.dir == NULL || off < 0) {
-		fuse_reply_err(req, p.dir == NULL ? ESTALE : EINVAL);
+	if (p.dir == NULL) {
+		fuse_reply_err(req, ESTALE);
 		return;
 	}
-	h = mc_handles_find(fs->handles, fi->fh);
-	r = mc_page_init(&p.page, req, size, plus);
-	if (plus) {
-		p.cap_given = size / sizeof(struct fuse_entry_param) + 1;
+	r = mc_page_init(&p.page, req, l->size, l->plus);
+	if (l->plus) {
+		p.cap_given = l->size / sizeof(struct fuse_entry_param) + 1;
 		p.given = malloc(p.cap_given * sizeof(struct mc_node *));
 	}
-	if (r < 0 || (plus && p.given == NULL)) {
+	if (r < 0 || (l->plus && p.given == NULL)) {
 		fuse_reply_err(req, ENOMEM);
 	} else {
-		fill(&p, h, off);
+		fill(&p, h, l->off);
 		if (mc_page_reply(&p.page) == -ENOENT) {
 			for (size_t i = 0; i < p.n_given; i++)
 				mc_nodes_put(fs->nodes, p.given[i], 1);
 		}
 	}
-	mc_handle_put(h);
 	free(p.given);
 	mc_page_done(&p.page);
+}
+
+/* A list that has to be asked for again: the process before this one had opened the directory. */
+struct relisting {
+	struct mc_call call;
+	struct mc_ask ask;
+	struct listing l;
+};
+
+static void listed_again(struct mc_ask *ask, struct mc_answer *a)
+{
+	struct relisting *x = (struct relisting *)((char *)ask - offsetof(struct relisting, ask));
+	const struct mc_handle h = {.answer = a};
+	fuse_req_t req = mc_call_take(&x->call);
+
+	if (req != NULL && a->res < 0)
+		fuse_reply_err(req, mc_ops_errno(a->res));
+	else if (req != NULL)
+		reply_page(req, &x->l, &h);
+	mc_call_end(&x->call);
+	free(x);
+}
+
+static void list_again(fuse_req_t req, const struct mc_node *n, const struct listing *l)
+{
+	struct mc_fs *fs = mc_ops_fs(req);
+	struct relisting *x = calloc(1, sizeof(*x));
+	char name[QUESTION_BYTES];
+	struct mc_question q;
+
+	if (x == NULL) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	x->l = *l;
+	x->ask.done = listed_again;
+	question_for(fs, n, name, &q);
+	mc_call_begin(&fs->calls, &x->call, req);
+	mc_names_ask(fs->names, &q, false, &x->ask);
+}
+
+static void read_page(fuse_req_t req, const struct listing *l, const struct fuse_file_info *fi)
+{
+	struct mc_fs *fs = mc_ops_fs(req);
+	const struct mc_node *n = mc_nodes_find(fs->nodes, l->ino);
+	struct mc_handle *h;
+
+	if (n == NULL || l->off < 0) {
+		fuse_reply_err(req, n == NULL ? ESTALE : EINVAL);
+		return;
+	}
+	h = mc_handles_find(fs->handles, fi->fh);
+	if (h == NULL && is_listed(n))
+		list_again(req, n, l);
+	else
+		reply_page(req, l, h);
+	mc_handle_put(h);
 }
 
 void mc_op_readdir(
 	fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
+	struct listing l;
+
 	if (mc_kvfs_has(ino)) {
 		mc_kvop_readdir(req, ino, size, off, false);
 		return;
@@ -267,12 +338,15 @@ void mc_op_readdir(
 		mc_genop_readdir(req, ino, size, off, false);
 		return;
 	}
-	read_page(req, ino, size, off, fi, false);
+	l = (struct listing){.ino = ino, .size = size, .off = off};
+	read_page(req, &l, fi);
 }
 
 void mc_op_readdirplus(
 	fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
+	struct listing l;
+
 	if (mc_kvfs_has(ino)) {
 		mc_kvop_readdir(req, ino, size, off, true);
 		return;
@@ -285,5 +359,6 @@ void mc_op_readdirplus(
 		mc_genop_readdir(req, ino, size, off, true);
 		return;
 	}
-	read_page(req, ino, size, off, fi, true);
+	l = (struct listing){.ino = ino, .size = size, .off = off, .plus = true};
+	read_page(req, &l, fi);
 }

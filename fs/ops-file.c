@@ -88,8 +88,13 @@ void mc_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	n = mc_nodes_find(fs->nodes, ino);
 	if (n != NULL)
-		mc_mode_release(fs, n);
+		mc_nodes_ref(fs->nodes, n); /* a FORGET may follow the answer at once */
 	fuse_reply_err(req, 0);
+	/* After the answer: were it sent to another process again, it would count twice. */
+	if (n != NULL) {
+		mc_mode_release(fs, n);
+		mc_mode_end(fs, mc_nodes_forget(fs->nodes, n, 1));
+	}
 }
 
 /* A read in flight. */

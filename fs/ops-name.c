@@ -8,6 +8,7 @@
 
 #include "fs/generated.h"
 #include "fs/kv.h"
+#include "fs/mode.h"
 #include "fs/ops-draft.h"
 #include "fs/tiers.h"
 #include "fs/tree.h"
@@ -286,7 +287,7 @@ static void forget_one(struct mc_fs *fs, fuse_ino_t ino, uint64_t nlookup)
 		return;
 	n = ino != MC_NODE_ROOT_ID ? mc_nodes_find(fs->nodes, ino) : NULL;
 	if (n != NULL)
-		mc_nodes_put(fs->nodes, n, nlookup);
+		mc_mode_end(fs, mc_nodes_forget(fs->nodes, n, nlookup));
 }
 
 void mc_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)

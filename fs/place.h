@@ -21,6 +21,9 @@ struct mc_place {
 	struct mc_view *view; /* with layout; NULL: its directory, which holds those of ranks */
 	uint64_t name_hash;   /* of the strings: the same on every node, for inode numbers */
 	uint64_t hash;        /* of all of the above */
+	/* node-record.c's: its text in the table of takeover.h, 0 = none, and the nodes there. */
+	uint32_t record;
+	uint64_t record_users;
 };
 
 /* name_hash of a place, which need not exist. model and rev may be NULL. */

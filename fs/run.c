@@ -7,6 +7,9 @@
  * threads must be there to answer it; (3) the loop threads are joined; (4) what came in meanwhile
  * gets EIO; (5) unmount and close the device; (6) wait for reads and catalogue calls still under
  * way; (7) free.
+ *
+ * A process that another one is to follow (SIGUSR2) stops taking requests and leaves the mount and
+ * its tiers as they are: fs/resume.c is the other end.
  */
 #include "fs/fs.h"
 
@@ -20,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/attach.h"
 #include "fs/draft.h"
 #include "fs/control.h"
 #include "fs/kv.h"
@@ -29,6 +33,7 @@
 #include "fs/mountpoint.h"
 #include "fs/ops.h"
 #include "fs/reason.h"
+#include "fs/resume.h"
 #include "fs/session.h"
 #include "fs/signals.h"
 #include "fs/status.h"
@@ -50,6 +55,9 @@
 #define WORK_QUEUE 256
 #define ADMIN_THREADS 4
 #define ADMIN_QUEUE 4096
+/* What is under way when another process is to follow gets so long; what is not answered then is
+ * sent to it again. */
+#define DRAIN_MS 1000
 
 /* Tells the caller how the mount is. */
 static void tell(struct mc_fs *fs, enum mc_fs_news news)
@@ -75,60 +83,13 @@ static void served(void *ctx)
 		mc_log(MC_LOG_WARNING, "readahead-not-raised", "error=\"%s\"",
 			strerror(-f->readahead_kb));
 	reason = atomic_load(&f->passthrough_reason);
-	mc_log(MC_LOG_INFO, "mounted",
+	mc_log(MC_LOG_INFO, fs->opts->device < 0 ? "mounted" : "taken-over",
 		"mountpoint=\"%s\" passthrough=%s reason=\"%s\" max_request=%u readahead_kb=%d "
 		"threads=%u",
 		fs->mountpoint, atomic_load(&f->passthrough) ? "on" : "off",
 		reason != NULL ? reason : "", f->max_request, f->readahead_kb, f->threads);
 	mc_space_refresh(fs);
 	tell(fs, MC_FS_READY);
-}
-
-__attribute__((format(printf, 2, 0))) static void fuse_line(
-	enum fuse_log_level level, const char *fmt, va_list ap)
-{
-	char text[512];
-
-	vsnprintf(text, sizeof(text), fmt, ap);
-	text[strcspn(text, "\n")] = '\0';
-	mc_log(level <= FUSE_LOG_ERR ? MC_LOG_ERROR : MC_LOG_WARNING, "libfuse", "text=\"%s\"",
-		text);
-}
-
-static int mount_session(struct mc_fs *fs, struct mc_err *err)
-{
-	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-	const char *extra = fs->opts->fuse_options;
-	int r = -ENOMEM;
-
-	fuse_set_log_func(fuse_line);
-	if (fuse_opt_add_arg(&args, "mooncakefs") < 0 ||
-		fuse_opt_add_arg(&args,
-			"-ofsname=mooncake,subtype=mooncakefs,default_permissions,"
-			"nosuid,nodev") < 0 ||
-		(geteuid() == 0 && fuse_opt_add_arg(&args, "-oallow_other") < 0) ||
-		(extra != NULL && extra[0] != '\0' &&
-			(fuse_opt_add_arg(&args, "-o") < 0 || fuse_opt_add_arg(&args, extra) < 0)))
-		goto out;
-	r = -EINVAL;
-	fs->se = fuse_session_new(&args, mc_ops(), sizeof(*mc_ops()), fs);
-	if (fs->se == NULL) {
-		mc_err_set(
-			err, r, "mount options: %s", extra != NULL ? extra : "refused by libfuse");
-		goto out;
-	}
-	errno = 0;
-	r = fuse_session_mount(fs->se, fs->mountpoint) == 0 ? 0 : -errno;
-	if (r == 0 && fuse_session_fd(fs->se) < 0)
-		r = -EIO;
-	if (r < 0)
-		mc_err_set(err, r, "mounting at %s: %s%s", fs->mountpoint, strerror(-r),
-			geteuid() != 0 ? "; without root it takes fusermount3, a mount point of "
-					 "one's own and rights on /dev/fuse"
-				       : "; is /dev/fuse there?");
-out:
-	fuse_opt_free_args(&args);
-	return r;
 }
 
 static unsigned loop_threads(const struct mc_fs_opts *o)
@@ -155,7 +116,7 @@ static int fs_open(struct mc_fs *fs, struct mc_err *err)
 	unsigned deadline_ms = o->request_deadline_ms != 0 ? o->request_deadline_ms : 60000;
 	int r;
 
-	fs->start_s = time(NULL);
+	fs->start_s = mc_resume_start(fs);
 	fs->uid = geteuid();
 	fs->gid = getegid();
 	mc_calls_init(&fs->calls, deadline_ms * MS);
@@ -163,6 +124,8 @@ static int fs_open(struct mc_fs *fs, struct mc_err *err)
 	for (int i = 0; i < MC_STRIPES; i++)
 		mc_mutex_init(&fs->stripes[i]);
 	r = mc_nodes_open(&fs->nodes);
+	if (r == 0 && o->device < 0)
+		mc_nodes_record(fs->nodes, o->takeover);
 	if (r == 0)
 		r = mc_handles_open(&fs->handles);
 	if (r == 0)
@@ -213,18 +176,22 @@ static unsigned long long get(_Atomic uint64_t *counter)
 	return (unsigned long long)atomic_load(counter);
 }
 
-/* Does what signals ask for; whether to stop. */
-static bool obey(struct mc_fs *fs, unsigned signals)
+static const char DRAINED[] = "another process follows";
+
+/* Does what signals ask for; why to stop, NULL = not. */
+static const char *obey(struct mc_fs *fs, unsigned signals)
 {
 	if (signals & MC_SIGNAL_RELOAD)
 		tell(fs, MC_FS_RELOAD);
 	if (signals & MC_SIGNAL_DUMP)
 		mc_status_log(fs);
-	return (signals & MC_SIGNAL_STOP) != 0;
+	if (signals & MC_SIGNAL_STOP)
+		return "signal";
+	return signals & MC_SIGNAL_DRAIN && mc_takeover_on(fs->opts->takeover) ? DRAINED : NULL;
 }
 
-/* Until a reason to stop: a signal, the caller's descriptor, or the kernel. */
-static void serve(struct mc_fs *fs, struct mc_signals *s, int ended_fd)
+/* Until a reason to stop: a signal, the caller's descriptor, or the kernel. Returns it. */
+static const char *serve(struct mc_fs *fs, struct mc_signals *s, int ended_fd)
 {
 	struct pollfd p[3] = {{.fd = s->fd, .events = POLLIN},
 		{.fd = fs->opts->stop_fd, .events = POLLIN}, {.fd = ended_fd, .events = POLLIN}};
@@ -241,15 +208,27 @@ static void serve(struct mc_fs *fs, struct mc_signals *s, int ended_fd)
 				get(&fs->calls.expired));
 		mc_names_tick(fs->names, now);
 		tell(fs, MC_FS_TICK);
-		if (r > 0 && p[0].revents != 0 && obey(fs, mc_signals_take(s)))
-			why = "signal";
-		else if (r > 0 && p[1].revents != 0)
+		if (r > 0 && p[0].revents != 0)
+			why = obey(fs, mc_signals_take(s));
+		if (why != NULL)
+			break;
+		if (r > 0 && p[1].revents != 0)
 			why = "request";
 		else if (r > 0 && p[2].revents != 0)
 			why = "unmounted";
 	}
-	mc_log(MC_LOG_INFO, "stopping", "reason=%s", why);
-	tell(fs, MC_FS_STOPPING);
+	mc_log(MC_LOG_INFO, "stopping", "reason=\"%s\"", why);
+	if (why != DRAINED)
+		tell(fs, MC_FS_STOPPING);
+	return why;
+}
+
+/* Takes no more requests, and gives those under way a moment. */
+static void drain(struct mc_fs *fs, struct mc_loop *loop)
+{
+	mc_loop_close(loop);
+	mc_calls_wait_answered(&fs->calls, mc_now_ns() + DRAIN_MS * MS);
+	tell(fs, MC_FS_DRAINED);
 }
 
 /* Gives requests under way a while, then EIO. */
@@ -323,7 +302,7 @@ static int stop(struct mc_fs *fs, struct mc_loop *loop)
 	mc_calls_expire(&fs->calls, UINT64_MAX);
 	mc_nodes_each(fs->nodes, drop_opened, fs);
 	kv = mc_kvfs_stop(fs->kvfs, deadline);
-	fuse_session_unmount(fs->se);
+	mc_detach(fs);
 	/* The kernel may have had a million inodes to drop; threads that only have to end may. */
 	now = mc_now_ns();
 	deadline = deadline > now + END_MS * MS ? deadline : now + END_MS * MS;
@@ -338,7 +317,10 @@ static int stop(struct mc_fs *fs, struct mc_loop *loop)
 /* Mounted: serves and stops. 0, -ETIMEDOUT, or a failure to start. */
 static int run(struct mc_fs *fs, struct mc_signals *s, struct mc_err *err)
 {
+	const struct mc_loop_calls calls = {
+		.received = mc_resume_received, .served = served, .ctx = fs};
 	struct mc_loop *loop = NULL;
+	const char *why = NULL;
 	int r = mc_notify_open(fs->se, &fs->notify);
 
 	fs->features.threads = loop_threads(fs->opts);
@@ -349,12 +331,22 @@ static int run(struct mc_fs *fs, struct mc_signals *s, struct mc_err *err)
 	/* Before the loop: whoever was told that the mount is ready finds the socket. */
 	if (r == 0)
 		open_control(fs);
+	if (r == 0 && fs->opts->device < 0 && fs->opts->mounted != NULL)
+		fs->opts->mounted(fs->opts->ctx, fuse_session_fd(fs->se));
+	if (r == 0 && fs->opts->device >= 0)
+		r = mc_resume(fs);
 	if (r == 0)
-		r = mc_loop_open(fs->se, fs->features.threads, served, fs, &loop);
-	if (r < 0)
+		r = mc_loop_open(fs->se, fs->features.threads, &calls, &loop);
+	if (r < 0) {
 		mc_err_set(err, r, "starting threads: %s", strerror(-r));
-	else
-		serve(fs, s, mc_loop_ended_fd(loop));
+		if (fs->opts->device >= 0)
+			return r; /* the next process may take it over */
+	} else {
+		served(fs); /* what was taken over has had its INIT */
+		why = serve(fs, s, mc_loop_ended_fd(loop));
+	}
+	if (why == DRAINED)
+		drain(fs, loop);
 	return r < 0 ? (stop(fs, loop), r) : stop(fs, loop);
 }
 
@@ -376,7 +368,7 @@ int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err)
 	fs->opts = opts;
 	r = fs_open(fs, err);
 	if (r == 0)
-		r = mc_mountpoint_prepare(opts->mountpoint, &fs->mountpoint, err);
+		r = mc_attach_prepare(fs, err);
 	if (r == 0)
 		r = mc_signals_open(&s);
 	if (r < 0) {
@@ -385,13 +377,13 @@ int mc_fs_run(const struct mc_fs_opts *opts, struct mc_err *err)
 		fs_close(fs);
 		return r;
 	}
-	r = mount_session(fs, err);
+	r = mc_attach(fs, err);
 	if (r == 0)
 		r = run(fs, &s, err);
-	else if (mc_kvfs_stop(fs->kvfs, UINT64_MAX) == 0)
+	else if (opts->device < 0 && mc_kvfs_stop(fs->kvfs, UINT64_MAX) == 0)
 		close_pools(fs, UINT64_MAX);
 	mc_signals_close(&s);
-	if (r != -ETIMEDOUT)
+	if (r != -ETIMEDOUT && (r == 0 || opts->device < 0))
 		fs_close(fs);
 	return r;
 }

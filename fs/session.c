@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -18,10 +19,13 @@
 
 #include "fs/log.h"
 
+#define REPEATED (UINT64_C(1) << 63) /* FUSE_UNIQUE_RESEND of linux/fuse.h since 6.9 */
+
+static _Thread_local bool repeated;
+
 struct mc_loop {
 	struct fuse_session *se;
-	void (*served)(void *ctx);
-	void *ctx;
+	struct mc_loop_calls calls;
 	int quit_fd;  /* eventfd, owned */
 	int ended_fd; /* eventfd, owned */
 	pthread_t *threads;
@@ -36,6 +40,21 @@ static void post(int fd)
 	(void)n; /* only fails when the counter is full, and then it is readable anyway */
 }
 
+static bool is_repeated(const struct fuse_buf *buf)
+{
+	struct fuse_in_header h;
+
+	if (buf->size < sizeof(h) || (buf->flags & FUSE_BUF_IS_FD) != 0)
+		return false;
+	memcpy(&h, buf->mem, sizeof(h));
+	return (h.unique & REPEATED) != 0;
+}
+
+bool mc_loop_is_repeated(void)
+{
+	return repeated;
+}
+
 /* Serves requests until there is none. 0: poll again; < 0: the session is over. */
 static int drain(struct mc_loop *l, struct fuse_buf *buf)
 {
@@ -46,8 +65,10 @@ static int drain(struct mc_loop *l, struct fuse_buf *buf)
 			return 0;
 		if (r <= 0)
 			return r < 0 ? r : -ENODEV;
+		l->calls.received(l->calls.ctx, buf);
+		repeated = is_repeated(buf);
 		fuse_session_process_buf(l->se, buf);
-		l->served(l->ctx);
+		l->calls.served(l->calls.ctx);
 	}
 }
 
@@ -77,7 +98,7 @@ static void *loop_main(void *arg)
 	return NULL;
 }
 
-int mc_loop_open(struct fuse_session *se, unsigned threads, void (*served)(void *ctx), void *ctx,
+int mc_loop_open(struct fuse_session *se, unsigned threads, const struct mc_loop_calls *calls,
 	struct mc_loop **ret)
 {
 	struct mc_loop *l = calloc(1, sizeof(*l));
@@ -86,7 +107,7 @@ int mc_loop_open(struct fuse_session *se, unsigned threads, void (*served)(void 
 
 	if (l == NULL)
 		return -ENOMEM;
-	*l = (struct mc_loop){.se = se, .served = served, .ctx = ctx};
+	*l = (struct mc_loop){.se = se, .calls = *calls};
 	l->quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	l->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	l->threads = calloc(threads, sizeof(*l->threads));

@@ -10,9 +10,17 @@
 
 struct mc_loop;
 
-/* served: called by a loop thread after each request it processed. */
-int mc_loop_open(struct fuse_session *se, unsigned threads, void (*served)(void *ctx), void *ctx,
+/* Called by a loop thread around each request. */
+struct mc_loop_calls {
+	void (*received)(void *ctx, const struct fuse_buf *buf);
+	void (*served)(void *ctx);
+	void *ctx;
+};
+int mc_loop_open(struct fuse_session *se, unsigned threads, const struct mc_loop_calls *calls,
 	struct mc_loop **ret);
+/* Whether the kernel has sent the request that this thread is processing before, to a process that
+ * may have done it and not answered. */
+bool mc_loop_is_repeated(void);
 /* Readable once the kernel ended the session (unmounted) or a loop thread failed. Borrowed. */
 int mc_loop_ended_fd(const struct mc_loop *l);
 /* Stops taking requests and joins; each thread ends after the request it is at. NULL allowed. */

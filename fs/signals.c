@@ -19,7 +19,7 @@ static const struct {
 	int signal;
 	unsigned bit;
 } signals[MC_SIGNALS] = {{SIGTERM, MC_SIGNAL_STOP}, {SIGINT, MC_SIGNAL_STOP},
-	{SIGHUP, MC_SIGNAL_RELOAD}, {SIGUSR1, MC_SIGNAL_DUMP}};
+	{SIGHUP, MC_SIGNAL_RELOAD}, {SIGUSR1, MC_SIGNAL_DUMP}, {SIGUSR2, MC_SIGNAL_DRAIN}};
 
 static void on_signal(int sig)
 {

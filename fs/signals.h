@@ -7,9 +7,10 @@ enum {
 	MC_SIGNAL_STOP = 1 << 0,   /* SIGTERM, SIGINT */
 	MC_SIGNAL_RELOAD = 1 << 1, /* SIGHUP */
 	MC_SIGNAL_DUMP = 1 << 2,   /* SIGUSR1 */
+	MC_SIGNAL_DRAIN = 1 << 3,  /* SIGUSR2 */
 };
 
-#define MC_SIGNALS 4
+#define MC_SIGNALS 5
 struct mc_signals {
 	int fd; /* readable when a signal came */
 	struct sigaction before[MC_SIGNALS];

@@ -10,6 +10,7 @@
 
 #include "fs/figures.h"
 #include "fs/log.h"
+#include "fs/takeover.h"
 
 #define INDENT JSON_INDENT(2)
 
@@ -79,7 +80,13 @@ static json_t *build(const struct mc_fs *fs)
 
 static json_t *mount_part(const struct mc_fs *fs, const struct mc_figures *f)
 {
-	return OBJECT({"mountpoint", words(fs->mountpoint)}, {"pid", number((uint64_t)getpid())},
+	struct mc_takeover *t = fs->opts->takeover;
+	pid_t worker = getpid();
+
+	return OBJECT({"mountpoint", words(fs->mountpoint)},
+		{"pid", number((uint64_t)(t != NULL ? getppid() : worker))},
+		{"worker_pid", number((uint64_t)worker)},
+		{"workers_started", number(t != NULL ? mc_takeover_head(t)->workers : 1)},
 		{"started", moment(f->started_s)}, {"uptime_seconds", number(f->uptime_seconds)},
 		{"stopping", json_boolean(!f->up)}, {"memory_bytes", number(f->resident_bytes)});
 }
@@ -101,7 +108,12 @@ static json_t *modes(const struct mc_fs *fs, const struct mc_figures *f)
 	const struct mc_features *x = &fs->features;
 	const struct mc_store_stats *s = &f->store;
 
-	return OBJECT({"passthrough", mode(f->passthrough, atomic_load(&x->passthrough_reason))},
+	const char *why = fs->opts->takeover_why;
+
+	if (fs->opts->takeover != NULL)
+		why = mc_takeover_why_not(fs->opts->takeover);
+	return OBJECT({"takeover", mode(why == NULL, why)},
+		{"passthrough", mode(f->passthrough, atomic_load(&x->passthrough_reason))},
 		{"dram_own_tmpfs", mode(s->dram.mounted, s->dram.mounted ? "" : "needs root")},
 		{"dram_huge_pages",
 			mode(s->dram.huge, s->dram.huge ? "" : "not offered by this kernel")},

@@ -48,11 +48,11 @@ static struct mc_answer *held_of(struct mc_fs *fs, const struct mc_spot *dir, st
 	return out;
 }
 
-static int snapshot(struct mc_spot_job *job, uint64_t *ret_id)
+/* The names now; *ret: a reference, the caller's. */
+static int snapshot(struct mc_spot_job *job, struct mc_answer **ret)
 {
 	const struct mc_spot *dir = &job->spot;
 	struct mc_question q = org_list;
-	struct mc_handle h = {0};
 	struct mc_answer *a;
 	int r;
 
@@ -63,8 +63,8 @@ static int snapshot(struct mc_spot_job *job, uint64_t *ret_id)
 	a = mc_tier_ask(job->fs, &q);
 	r = a->res;
 	if (r == 0) {
-		h.answer = held_of(job->fs, dir, a);
-		r = h.answer != NULL ? mc_handles_add(job->fs->handles, &h, ret_id) : -ENOMEM;
+		*ret = held_of(job->fs, dir, a);
+		r = *ret != NULL ? 0 : -ENOMEM;
 	}
 	mc_answer_unref(a);
 	return r;
@@ -72,9 +72,13 @@ static int snapshot(struct mc_spot_job *job, uint64_t *ret_id)
 
 static void open_listed(struct mc_spot_job *job)
 {
-	int r = snapshot(job, &job->fi.fh);
-	fuse_req_t req = mc_spot_job_take(job);
+	struct mc_handle h = {0};
+	int r = snapshot(job, &h.answer);
+	fuse_req_t req;
 
+	if (r == 0)
+		r = mc_handles_add(job->fs->handles, &h, &job->fi.fh);
+	req = mc_spot_job_take(job);
 	if (r < 0) {
 		if (req != NULL)
 			fuse_reply_err(req, mc_ops_errno(r));
@@ -139,6 +143,30 @@ static void list_entries(struct mc_fs *fs, struct mc_page *p, const struct mc_sp
 			    ANY_INO, (off_t)i + 3))
 			return;
 	}
+}
+
+/* Of a directory that the process before this one had opened: its handle is gone. */
+static void list_again(struct mc_spot_job *job)
+{
+	struct mc_handle h = {0};
+	off_t off = job->off;
+	struct mc_page p = {0};
+	fuse_req_t req;
+	int r = snapshot(job, &h.answer);
+
+	if (r == 0)
+		r = mc_page_init(&p, NULL, job->size, job->plus);
+	req = mc_spot_job_take(job);
+	p.req = req;
+	if (r == 0 && req != NULL && mc_page_put_dots(&p, ANY_INO, &off))
+		list_handle(&p, &h, (size_t)(off - 2));
+	if (req != NULL && r < 0)
+		fuse_reply_err(req, mc_ops_errno(r));
+	else if (req != NULL)
+		mc_page_reply(&p);
+	mc_page_done(&p);
+	mc_answer_unref(h.answer);
+	mc_spot_job_end(job);
 }
 
 static void read_entries(struct mc_spot_job *job)
@@ -265,14 +293,18 @@ void mc_tierop_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	struct mc_handle *h;
 	struct mc_page p;
 	struct mc_spot s;
+	bool again;
 
 	if (n == NULL || off < 0) {
 		fuse_reply_err(req, n == NULL ? ESTALE : EINVAL);
 		return;
 	}
-	if (n->kind == MC_NODE_ENTRY) {
+	h = mc_handles_find(fs->handles, fi->fh);
+	again = h == NULL && (n->kind == MC_NODE_CHECKPOINTS || n->kind == MC_NODE_ORG);
+	if (n->kind == MC_NODE_ENTRY || again) {
+		mc_handle_put(h);
 		s = mc_spot_of(n);
-		job = mc_spot_job_new(req, &s, NULL, read_entries);
+		job = mc_spot_job_new(req, &s, NULL, again ? list_again : read_entries);
 		if (job == NULL)
 			return;
 		job->size = size;
@@ -281,7 +313,6 @@ void mc_tierop_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		mc_spot_job_start(job, job->fs->admin);
 		return;
 	}
-	h = mc_handles_find(fs->handles, fi->fh);
 	if (mc_page_init(&p, req, size, plus) < 0)
 		fuse_reply_err(req, ENOMEM);
 	else if (n->kind == MC_NODE_KV_DIR)

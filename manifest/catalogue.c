@@ -289,6 +289,28 @@ static int load_json(struct mc_catalogue *c, const struct mc_rev_name *rev,
 	return r < 0 ? mc_err_prefix(err, r, "%s: %s", mc_remote_url(c->remote), path) : 0;
 }
 
+/* Malloced, or NULL. */
+static char *index_path(const struct mc_catalogue *c, const uint8_t id[MC_SHA256_SIZE])
+{
+	char hex[MC_SHA256_HEX + 1], *path;
+
+	mc_hex_encode(id, MC_SHA256_SIZE, hex);
+	return asprintf(&path, "%s/%s.idx", c->index_dir, hex) >= 0 ? path : NULL;
+}
+
+int mc_catalogue_load_local(
+	struct mc_catalogue *c, const uint8_t id[MC_SHA256_SIZE], struct mc_manifest **ret)
+{
+	cleanup_free char *path = NULL;
+
+	if (c->index_dir == NULL)
+		return -ENOENT;
+	path = index_path(c, id);
+	if (path == NULL)
+		return -ENOMEM;
+	return mc_manifest_load_index(path, id, ret) == 0 ? 0 : -ENOENT;
+}
+
 /* Saves the index and swaps the parsed manifest for the mapped one, whose memory can be given back.
  */
 static void keep_index(const char *path, struct mc_loaded *l)
@@ -307,7 +329,6 @@ int mc_catalogue_load(struct mc_catalogue *c, const struct mc_rev_name *rev, str
 	struct mc_err *err)
 {
 	cleanup_free char *path = NULL;
-	char hex[MC_SHA256_HEX + 1];
 	uint8_t id[MC_SHA256_SIZE];
 	struct mc_loaded l = {0};
 	int r = mc_catalogue_id(c, rev, id, err);
@@ -315,11 +336,9 @@ int mc_catalogue_load(struct mc_catalogue *c, const struct mc_rev_name *rev, str
 	if (r < 0)
 		return r;
 	if (c->index_dir != NULL) {
-		mc_hex_encode(id, sizeof(id), hex);
-		if (asprintf(&path, "%s/%s.idx", c->index_dir, hex) < 0) {
-			path = NULL;
+		path = index_path(c, id);
+		if (path == NULL)
 			return -ENOMEM;
-		}
 		l.from_index = mc_manifest_load_index(path, id, &l.m) == 0;
 	}
 	if (!l.from_index) {

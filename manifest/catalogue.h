@@ -68,6 +68,10 @@ struct mc_loaded {
 int mc_catalogue_load(struct mc_catalogue *c, const struct mc_rev_name *rev, struct mc_loaded *ret,
 	struct mc_err *err);
 
+/* The manifest of that id from the local index, without the remote. -ENOENT: it is not there. */
+int mc_catalogue_load_local(
+	struct mc_catalogue *c, const uint8_t id[MC_SHA256_SIZE], struct mc_manifest **ret);
+
 /*
  * Publishes a manifest: its id, then the JSON, whose presence makes the revision READY, then
  * latest. The chunks are there and synced already. Publishing the same bytes again is 0 (and moves

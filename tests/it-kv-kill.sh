@@ -30,6 +30,7 @@ for ((round = 0; round < ${MC_KILLS:-6}; round++)); do
 		"$MC_TMP/source" "$mnt/checkpoints/acme/model@r1" || fail "round $round"
 	wait "$mount_pid" 2>/dev/null
 	mount_pid=
+	mount_gone
 	where=memory
 	if ((RANDOM % 2 == 0)); then
 		where=disk # as after a reboot

@@ -84,8 +84,10 @@ until grep -q event=mounted "$MC_TMP/log"; do
 	kill -0 $pid || fail "foreground: $(cat "$MC_TMP/log")"
 	read -rt 0.05 <> <(:) || :
 done
+worker=$(cat /proc/$pid/task/$pid/children)
 kill -KILL $pid
 wait $pid 2>/dev/null || true
+while [ -e "/proc/${worker% }" ]; do read -rt 0.05 <> <(:) || :; done
 expect 2 'Transport endpoint' ls "$mnt/checkpoints"
 expect 0 '' "$helper" "$remote" "$mnt" -o "$tiers"
 serves 'over a dead mount'

@@ -34,6 +34,7 @@ for round in 1 2 3; do
 	echo "round $round: $out"
 	wait "$mount_pid" 2>/dev/null
 	mount_pid=
+	mount_gone
 	held=$(sed -nE 's/^held ([0-9]+)$/\1/p' <<<"$out")
 	drop_dram
 

@@ -66,6 +66,7 @@ static void put_process(FILE *out, pid_t pid)
 static void put_all(FILE *out, struct mc_client *c)
 {
 	static const char *const commands[] = {"config", "events", "metrics"};
+	static const char *const pids[] = {"pid", "worker_pid"};
 	json_t *status;
 	struct utsname u;
 
@@ -75,9 +76,10 @@ static void put_all(FILE *out, struct mc_client *c)
 	status = put_answer(out, c, "status");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		json_decref(put_answer(out, c, commands[i]));
-	put_process(out,
-		(pid_t)json_integer_value(
-			json_object_get(json_object_get(status, "mount"), "pid")));
+	for (size_t i = 0; i < sizeof(pids) / sizeof(*pids); i++)
+		put_process(out,
+			(pid_t)json_integer_value(
+				json_object_get(json_object_get(status, "mount"), pids[i])));
 	put_file(out, "/proc/meminfo");
 	put_file(out, "/proc/self/mountinfo");
 	put_file(out, "/etc/os-release");

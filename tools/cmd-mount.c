@@ -3,10 +3,13 @@
 
 #include "fs/fs.h"
 #include "fs/log.h"
+#include "fs/takeover.h"
 #include "manifest/catalogue.h"
 #include "tier/cleanup.h"
 #include "tier/store.h"
 #include "tools/daemon.h"
+#include "tools/keeper.h"
+#include "tools/mount-dram.h"
 #include "tools/mount-kv.h"
 #include "tools/mount-settings.h"
 #include "tools/mount-table.h"
@@ -20,12 +23,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 #define TIER_MIN (UINT64_C(64) << 20)
-#define DRAM_DIRS 8 /* daemons of one remote and mountpoint at a time */
 
 /* What a mount consists of; paths are absolute, since a daemon changes its directory. */
 struct mount {
@@ -41,10 +42,12 @@ struct mount {
 	struct mc_mount_kv kv;
 	struct mc_mount_settings settings;
 	struct mc_daemon daemon;
+	struct mc_keeper keeper;
 	struct mc_watchdog watchdog;
 	struct mc_fs_opts fs_opts; /* these two are changed by the thread of mc_fs_run alone */
 	unsigned stop_s;
 	bool foreground;
+	bool stopping; /* the mount is about to end, or has ended */
 };
 
 static int parse_nvme(struct mount *m, const char *text, struct mc_err *err)
@@ -63,62 +66,14 @@ static int parse_nvme(struct mount *m, const char *text, struct mc_err *err)
 		: mc_err_set(err, -ENAMETOOLONG, "--nvme: the path is too long");
 }
 
-/* Whether a daemon holds the lock of the DRAM tier at dir. */
-static bool in_use(const char *dir)
-{
-	cleanup_free char *path = NULL;
-	cleanup_close int fd = -1;
-
-	if (asprintf(&path, "%s/LOCK", dir) < 0)
-		return false;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
-}
-
-/* Anybody may make names in /dev/shm: what lies there already must be ours alone, or another user
- * could change what readers get. */
-static int make_private(const char *dir, struct mc_err *err)
-{
-	struct stat st;
-	int r;
-
-	if ((mkdir(dir, 0700) < 0 && errno != EEXIST) || lstat(dir, &st) < 0) {
-		r = -errno;
-		return mc_err_set(err, r, "DRAM tier: %s: %s", dir, strerror(-r));
-	}
-	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022) != 0)
-		return mc_err_set(err, -EACCES,
-			"DRAM tier: %s must be a directory that only user %u can write to; "
-			"remove it",
-			dir, (unsigned)geteuid());
-	return 0;
-}
-
-/*
- * Where the DRAM tier of this mount lies: one place for each pair of remote and mountpoint, so that
- * a restarted daemon finds what a crashed one left. Who cannot mount a tmpfs gets a directory on
- * one.
- */
 static int choose_dram_dir(struct mount *m, struct mc_err *err)
 {
-	cleanup_free char *text = NULL;
-	uint8_t digest[MC_SHA256_SIZE];
-	char hex[33];
-	int n = asprintf(&text, "%s\n%s", mc_options_text(m->o, MC_OPT_REMOTE), m->mountpoint);
-	int r = n < 0 ? -ENOMEM : mc_sha256(text, (size_t)n, digest);
+	const char *was =
+		m->keeper.device >= 0 ? mc_takeover_head(m->keeper.takeover)->dram_dir : "";
 
-	if (r < 0)
-		return mc_err_set(err, r, "out of memory");
-	mc_hex_encode(digest, 16, hex);
 	mc_run_dir(geteuid(), m->run_dir, sizeof(m->run_dir));
-	r = make_private(m->run_dir, err);
-	if (r < 0)
-		return r;
-	snprintf(m->dram_dir, sizeof(m->dram_dir), "%s/%s", m->run_dir, hex);
-	/* After a lazy unmount the old daemon keeps its tier until its last reader is gone. */
-	for (int i = 1; in_use(m->dram_dir) && i < DRAM_DIRS; i++)
-		snprintf(m->dram_dir, sizeof(m->dram_dir), "%s/%s-%d", m->run_dir, hex, i);
-	return 0;
+	return mc_mount_dram_dir(m->run_dir, mc_options_text(m->o, MC_OPT_REMOTE), m->mountpoint,
+		was, m->dram_dir, err);
 }
 
 static void choose_dram_size(struct mount *m)
@@ -140,18 +95,30 @@ static int share(struct mount *m, struct mc_err *err)
 	return r;
 }
 
+/* Nobody answers there while one program follows another. */
+static int find_mountpoint(struct mount *m, struct mc_err *err)
+{
+	int r;
+
+	if (m->keeper.device >= 0) {
+		snprintf(m->mountpoint, sizeof(m->mountpoint), "%s",
+			mc_takeover_head(m->keeper.takeover)->mountpoint);
+		return 0;
+	}
+	r = mc_fs_check_mountpoint(m->o->args[0], err);
+	if (r < 0)
+		return r;
+	r = mc_mount_resolve(m->o->args[0], m->mountpoint);
+	return r < 0 ? mc_err_set(err, r, "%s: %s", m->o->args[0], strerror(-r)) : 0;
+}
+
 static int prepare(struct mount *m, struct mc_err *err)
 {
 	const char *nvme = mc_options_text(m->o, MC_OPT_NVME);
 	int r = nvme == NULL ? 0 : parse_nvme(m, nvme, err);
 
 	if (r == 0)
-		r = mc_fs_check_mountpoint(m->o->args[0], err);
-	if (r == 0) {
-		r = mc_mount_resolve(m->o->args[0], m->mountpoint);
-		if (r < 0)
-			mc_err_set(err, r, "%s: %s", m->o->args[0], strerror(-r));
-	}
+		r = find_mountpoint(m, err);
 	if (r == 0)
 		r = choose_dram_dir(m, err);
 	choose_dram_size(m);
@@ -258,6 +225,7 @@ static void on_news(void *ctx, enum mc_fs_news news)
 	switch (news) {
 	case MC_FS_READY:
 		mc_daemon_ready(&m->daemon);
+		mc_keeper_ready(&m->keeper);
 		mc_service_notify("READY=1\nSTATUS=Serving %.400s", m->mountpoint);
 		break;
 	case MC_FS_TICK:
@@ -268,7 +236,12 @@ static void on_news(void *ctx, enum mc_fs_news news)
 		break;
 	case MC_FS_STOPPING:
 		mc_service_notify("STOPPING=1\nSTATUS=Moving data to a lasting tier");
+		mc_keeper_stopping(&m->keeper);
+		m->stopping = true;
 		break;
+	case MC_FS_DRAINED:
+		mc_keeper_drained(&m->keeper);
+		_exit(MC_EXIT_OK);
 	}
 }
 
@@ -300,6 +273,13 @@ static bool setting(void *ctx, unsigned i, struct mc_fs_setting *ret)
 	return true;
 }
 
+static void on_mounted(void *ctx, int device)
+{
+	const struct mount *m = ctx;
+
+	mc_keeper_mounted(&m->keeper, device);
+}
+
 static int serve(struct mount *m, struct mc_err *err)
 {
 	m->fs_opts = (struct mc_fs_opts){.mountpoint = m->mountpoint,
@@ -317,7 +297,11 @@ static int serve(struct mount *m, struct mc_err *err)
 		.metrics = mc_options_text(m->o, MC_OPT_METRICS),
 		.control_dir = m->run_dir,
 		.stop_fd = -1,
+		.takeover = m->keeper.takeover,
+		.takeover_why = m->keeper.why_not,
+		.device = m->keeper.device,
 		.version = MC_VERSION,
+		.mounted = on_mounted,
 		.news = on_news,
 		.setting = setting,
 		.ctx = m};
@@ -384,12 +368,45 @@ static int run(struct mount *m)
 		mc_log(MC_LOG_ERROR, "stop", "error=\"the backend did not answer in time\"");
 		_exit(MC_EXIT_FAILED);
 	}
+	/* What a killed one would leave is best for the next one, too. */
+	if (r < 0 && m->keeper.device >= 0 && !m->stopping) {
+		mc_log(MC_LOG_ERROR, "takeover", "error=\"%s\"", err.text);
+		_exit(MC_EXIT_FAILED);
+	}
 	close_all(m);
 	if (r < 0) {
 		mc_log(MC_LOG_ERROR, "mount", "error=\"%s\"", err.text);
 		return mc_fail(&err, r);
 	}
 	return MC_EXIT_OK;
+}
+
+/* In the process that serves, -1; an exit code in those before it. */
+static int keep(struct mount *m)
+{
+	struct mc_takeover_head *head;
+	int code;
+
+	m->keeper.mountpoint = m->mountpoint;
+	m->keeper.daemon = &m->daemon;
+	m->keeper.background = !m->foreground;
+	if (strncmp(m->mountpoint, "/dev/fd/", 8) == 0) {
+		mc_keeper_close(&m->keeper);
+		mc_keeper_none(&m->keeper, "another program has mounted it");
+	}
+	if (m->keeper.takeover != NULL) {
+		head = mc_takeover_head(m->keeper.takeover);
+		snprintf(head->mountpoint, sizeof(head->mountpoint), "%s", m->mountpoint);
+		snprintf(head->dram_dir, sizeof(head->dram_dir), "%s", m->dram_dir);
+	}
+	if (!m->foreground && m->keeper.device < 0) {
+		code = mc_daemon_fork(&m->daemon);
+		if (code >= 0)
+			return code;
+	}
+	mc_mount_settings_log(&m->settings, !m->foreground);
+	mc_watchdog_open(&m->watchdog);
+	return mc_keeper_run(&m->keeper);
 }
 
 int mc_cmd_mount(const struct mc_options *o)
@@ -403,24 +420,23 @@ int mc_cmd_mount(const struct mc_options *o)
 
 	if (mc_options_text(o, MC_OPT_REMOTE) == NULL)
 		return mc_open_remote(o, &m.remote);
-	r = mc_mount_settings_init(&m.settings, o, &err);
+	r = mc_keeper_open(&m.keeper);
+	if (r < 0)
+		mc_err_set(&err, r, "taking the mount over: %s", strerror(-r));
+	if (r == 0)
+		r = mc_mount_settings_init(&m.settings, o, &err);
 	if (r == 0)
 		r = prepare(&m, &err);
 	if (r == -EINVAL)
 		return mc_fail_usage(o, "%s", err.text);
 	if (r < 0)
 		return mc_fail(&err, r);
-	if (!m.foreground) {
-		r = mc_daemon_fork(&m.daemon);
-		if (r >= 0) {
-			mc_mount_kv_close(&m.kv, 0); /* never opened here */
-			mc_mount_settings_done(&m.settings);
-			return r;
-		}
-	}
-	mc_mount_settings_log(&m.settings, !m.foreground);
-	mc_watchdog_open(&m.watchdog);
-	r = run(&m);
+	r = m.keeper.is_try ? MC_EXIT_OK : keep(&m);
+	if (r < 0)
+		r = run(&m);
+	else
+		mc_mount_kv_close(&m.kv, 0); /* never opened here */
 	mc_mount_settings_done(&m.settings);
+	mc_keeper_close(&m.keeper);
 	return r;
 }

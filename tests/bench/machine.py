@@ -214,6 +214,8 @@ class Mount:
         wait_for(lambda: "event=mounted" in self.log() or self.process.poll() is not None, step=0.002)
         if self.process.poll() is not None:
             raise SystemExit(f"the mount failed: {self.log()}")
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as f:
+            self.pid = int(f.read() or self.process.pid)  # the worker, where a keeper is between
 
     def since(self):
         """Seconds since the mount was begun."""

@@ -6,7 +6,8 @@
 #                         several remotes, a line each
 #   mount_flags           $remote as the words of an option, in the array remote_flags
 #   mount_start [ARG...]  mount it at $MC_TMP/mnt in the foreground mode, wait until it answers;
-#                         the process is $mount_pid, its log $MC_TMP/log
+#                         the process is $mount_pid, its worker $mount_worker, its log $MC_TMP/log
+#   mount_gone            waits for the worker of a mount whose process was killed
 #   mount_stop            SIGTERM, wait for the process; prints the log if it failed
 #   mount_kill            SIGKILL, which leaves a dead mount
 #   proxy_start DIR URL   a TCP proxy before the NFS server of that URL; $proxy_url leads through it;
@@ -24,6 +25,7 @@ mount_lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mooncakefs=$MC_BUILD/mooncakefs
 mnt=$MC_TMP/mnt
 mount_pid=
+mount_worker=
 proxy_pids=()
 exec {mount_never}<> <(:)
 remote=dir:$MC_TMP/remote
@@ -86,7 +88,10 @@ mount_start()
 	"$mooncakefs" mount -f "$mnt" "${remote_flags[@]}" "$@" >>"$MC_TMP/log" 2>&1 &
 	mount_pid=$!
 	for ((i = 0; i < 600; i++)); do
-		grep -q event=mounted "$MC_TMP/log" && return
+		if grep -q event=mounted "$MC_TMP/log"; then
+			mount_worker=$(cat "/proc/$mount_pid/task/$mount_pid/children")
+			return
+		fi
 		if ! kill -0 "$mount_pid" 2>/dev/null; then
 			wait "$mount_pid"
 			mount_rc=$?
@@ -115,6 +120,18 @@ mount_kill()
 	kill -KILL "$mount_pid"
 	wait "$mount_pid" 2>/dev/null
 	mount_pid=
+	mount_gone
+}
+
+mount_gone()
+{
+	local i
+
+	for ((i = 0; i < 600; i++)); do
+		[ -n "${mount_worker% }" ] && [ -e "/proc/${mount_worker% }" ] || return 0
+		mount_pause 0.05
+	done
+	fail 'the worker lives on'
 }
 
 proxy_start()

@@ -1,0 +1,74 @@
+#!/bin/bash
+# A mount outlives its worker: kills and an upgrade under readers and writers, a worker that dies again and
+# again, and the ends of both processes.
+set -uo pipefail
+. "$(dirname "$0")/lib/mount.sh"
+mount_need
+
+source=$MC_TMP/source
+mkdir -p "$source/dir" "$source/many"
+head -c 9000001 /dev/urandom >"$source/large.bin"
+head -c 900001 /dev/urandom >"$source/middle.bin"
+seq 10000 >"$source/dir/small.txt"
+ln -s large.bin "$source/link"
+for i in {000..059}; do echo "$i" >"$source/many/$i"; done
+mount_import "$source" acme/model@r1 || fail 'import'
+start() { mount_start --dram 256MiB --kv-dram 64MiB --nvme "$MC_TMP/nvme,512MiB" "$@" || fail 'mount'; }
+load()
+{
+	timeout 250 python3 -B "$mount_lib/takeover_load.py" "$source" "$mnt/checkpoints/acme/model@r1" "$mnt/kv/t" \
+		"$mount_pid" "$MC_TMP/log" "$@" || fail "load $*"
+}
+gone() { ! grep -qF " $mnt fuse.mooncakefs " /proc/self/mounts; }
+
+start
+cat "$mnt"/checkpoints/acme/model/*.bin >/dev/null || fail 'a first pass'
+fact 'five workers are killed under 16 readers: no call fails, and every byte is right'
+load kills
+fact 'another program takes over under 16 readers'
+load upgrade
+
+fact 'status tells of the keeper and its workers'
+python3 - "$mnt/.mooncake/status" "$mount_pid" <<'END' || fail 'status'
+import json, sys
+s = json.load(open(sys.argv[1]))
+assert s["mount"]["pid"] == int(sys.argv[2]) != s["mount"]["worker_pid"], s["mount"]
+assert s["mount"]["workers_started"] > 7, s["mount"]
+assert s["modes"]["takeover"] == {"on": True, "why": ""}, s["modes"]
+END
+fact 'SIGTERM to the keeper ends both in order'
+mount_worker=$(cat "/proc/$mount_pid/task/$mount_pid/children")
+exec 7<"$mnt/checkpoints/acme/model/large.bin"
+mount_stop || fail "stop: $mount_rc"
+mount_gone
+exec 7<&-
+gone || fail 'still mounted'
+logged event=unmounted clean=yes
+
+fact 'umount ends both, also after a takeover'
+start
+kill -KILL "${mount_worker% }"
+await_log event=taken-over
+umount "$mnt" || fail 'umount'
+wait "$mount_pid" || fail 'the keeper fails when it is unmounted'
+mount_pid=
+
+fact 'a worker that dies again and again is given up: the mount is gone, and the log says why'
+start
+load loop
+wait "$mount_pid" && fail 'the keeper gave up and exits with 0'
+mount_pid=
+gone || fail 'still mounted after the keeper gave up'
+logged event=gave-up 'too many workers died'
+
+fact 'a program that cannot take over is refused, and the mount goes on'
+cp "$mooncakefs" "$MC_TMP/mooncakefs"
+mooncakefs=$MC_TMP/mooncakefs
+start
+rm "$MC_TMP/mooncakefs"
+cp /bin/false "$MC_TMP/mooncakefs"
+kill -USR2 "$mount_pid"
+await_log event=upgrade-refused
+[ "$(head -n 1 "$mnt/checkpoints/acme/model/dir/small.txt")" = 1 ] || fail 'after a refused upgrade'
+mount_stop || fail "stop: $mount_rc"
+exit 0
