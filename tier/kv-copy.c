@@ -404,6 +404,7 @@ static void on_evicted(
 {
 	struct mc_kv *kv = ctx;
 	struct kv_object *obj;
+	bool lost = false;
 
 	mc_mutex_lock(&kv->lock);
 	obj = at_locked(kv, key, version);
@@ -411,8 +412,12 @@ static void on_evicted(
 		kv->cold_bytes -= obj->size < kv->cold_bytes ? obj->size : kv->cold_bytes;
 		obj->loc = (struct kv_place){0};
 		kv_redirty_locked(kv, obj);
+		/* on_keep wanted it, so its record was damaged. */
+		lost = obj->remotes == 0 && obj->res == NULL;
 	}
 	mc_mutex_unlock(&kv->lock);
+	if (lost)
+		kv_tell_lost(kv, key);
 }
 
 void kv_own_log(struct mc_kv *kv)

@@ -10,9 +10,8 @@
 
 #define HOLDS_MAX 65536 /* entries looked at for mc_kv_dir_holds */
 
-/* The key's gate is closed and the object, which is as it was asked for, settled; or -ENOENT. */
-static int enter_locked(struct mc_kv *kv, const char *key, const struct kv_object *obj,
-	struct kv_gate *ret_gate) MC_REQUIRES(kv->lock)
+int kv_drop_enter_locked(
+	struct mc_kv *kv, const char *key, const struct kv_object *obj, struct kv_gate *ret_gate)
 {
 	struct kv_object *now;
 
@@ -26,9 +25,7 @@ static int enter_locked(struct mc_kv *kv, const char *key, const struct kv_objec
 	return 0;
 }
 
-/* The log drops its record; -EAGAIN: it has just moved it. The gate is closed. */
-static int drop_record_locked(struct mc_kv *kv, const char *key, struct kv_object *obj)
-	MC_REQUIRES(kv->lock)
+int kv_drop_record_locked(struct mc_kv *kv, const char *key, struct kv_object *obj)
 {
 	struct mc_kv_loc loc = kv_loc(obj);
 	int r;
@@ -52,7 +49,7 @@ static int drop_nvme(struct mc_kv *kv, const char *key, struct kv_object *obj, c
 	int r;
 
 	mc_mutex_lock(&kv->lock);
-	r = enter_locked(kv, key, obj, &gate);
+	r = kv_drop_enter_locked(kv, key, obj, &gate);
 	if (r < 0) {
 		mc_mutex_unlock(&kv->lock);
 		return r;
@@ -63,7 +60,7 @@ static int drop_nvme(struct mc_kv *kv, const char *key, struct kv_object *obj, c
 		*ret_why = "no other persistent tier has a copy";
 	r = *ret_why != NULL ? -EBUSY : -EAGAIN;
 	while (r == -EAGAIN)
-		r = obj->loc.segment == 0 ? 0 : drop_record_locked(kv, key, obj);
+		r = obj->loc.segment == 0 ? 0 : kv_drop_record_locked(kv, key, obj);
 	kv_gate_leave_locked(kv, &gate);
 	mc_mutex_unlock(&kv->lock);
 	return r;
@@ -88,7 +85,7 @@ static int drop_remote(
 	int r;
 
 	mc_mutex_lock(&kv->lock);
-	r = enter_locked(kv, key, obj, &gate);
+	r = kv_drop_enter_locked(kv, key, obj, &gate);
 	if (r < 0) {
 		mc_mutex_unlock(&kv->lock);
 		return r;

@@ -262,7 +262,8 @@ struct mc_kv {
 	bool has_keeper, has_flusher;
 	int lock_fd; /* flock: one daemon to a directory */
 	_Atomic uint64_t next_file, next_seq;
-	_Atomic uint64_t tell_bad_ns; /* no line about bad bytes before */
+	_Atomic uint64_t tell_bad_ns;               /* no line about bad bytes before */
+	_Atomic uint64_t tell_lost_ns, lost_untold; /* likewise about lost objects */
 	_Atomic uint64_t puts, gets, hits_dram, hits_nvme, hits_remote, misses, flushed, evicted;
 };
 
@@ -503,6 +504,18 @@ static inline unsigned kv_tiers(const struct kv_object *obj)
 		(unsigned)(obj->loc.segment != 0) << MC_TIER_NVME |
 		(unsigned)(obj->remotes > 0) << MC_TIER_REMOTE;
 }
+
+/* ---- kv-drop.c */
+/* The key's gate is closed and the object, which is as it was asked for, settled; or -ENOENT. */
+int kv_drop_enter_locked(struct mc_kv *kv, const char *key, const struct kv_object *obj,
+	struct kv_gate *ret_gate) MC_REQUIRES(kv->lock);
+/* [blocks] The log drops its record; -EAGAIN: it has just moved it. The gate is closed. */
+int kv_drop_record_locked(struct mc_kv *kv, const char *key, struct kv_object *obj)
+	MC_REQUIRES(kv->lock);
+
+/* ---- kv-scrub.c */
+/* An object has lost its last copy, or keeps only one that is damaged: for the log. */
+void kv_tell_lost(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
 
 /* ---- kv-evict.c */
 /* [blocks] See mc_kv_evict_from; the caller has a reference. */

@@ -18,6 +18,7 @@
  * kv-log-fsck.c     the same without a daemon: checking and repairing
  * kv-log-scan.c     reading records and images through, in order
  * kv-log-judge.c    one of them
+ * kv-log-check.c    reading everything through beside the daemon's work
  * kv-log-mend.c     framing of a record written again
  * kv-log-read.c     reads
  * kv-log-hold.c     places kept for readers

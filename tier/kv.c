@@ -362,6 +362,7 @@ void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret)
 		.dram_used = kv_total_locked(kv),
 		.dram_capacity = kv->opts.dram_capacity,
 		.nvme_used = log.used,
+		.nvme_live = log.live,
 		.nvme_capacity = kv->log != NULL ? log.capacity : 0,
 		.flushed_bytes = atomic_load(&kv->flushed),
 		.nvme_written_bytes = log.written,

@@ -186,6 +186,7 @@ struct mc_kv_stats {
 	uint64_t puts, gets, hits_dram, hits_nvme, hits_remote, misses;
 	uint64_t dirty_bytes, dirty_bound;
 	uint64_t dram_used, dram_capacity, nvme_used, nvme_capacity; /* bytes */
+	uint64_t nvme_live;                                          /* bytes of objects there */
 	uint64_t flushed_bytes, nvme_written_bytes, nvme_syncs;
 	uint64_t reclaimed_segments, evicted_objects;
 	uint64_t index_bytes; /* memory of the index, keys included */

@@ -7,6 +7,7 @@
  */
 #include "tier/cleanup.h"
 #include "tier/image-name.h"
+#include "tier/small-file.h"
 #include "tier/store-impl.h"
 
 #include <errno.h>
@@ -46,49 +47,24 @@ static int list(struct mc_store *s, struct mc_file_id **ret, size_t *ret_n)
 	return ids != NULL ? 0 : -ENOMEM;
 }
 
-static int write_names(FILE *out, const struct mc_file_id *ids, size_t n)
-{
-	char name[MC_IMAGE_NAME_MAX];
-
-	for (size_t i = 0; i < n; i++) {
-		mc_image_name(&ids[i], name);
-		if (fprintf(out, "%s\n", name) < 0)
-			return -EIO;
-	}
-	if (fflush(out) != 0 || fsync(fileno(out)) != 0)
-		return -errno;
-	return 0;
-}
-
-static int sync_dir(const char *dir)
-{
-	cleanup_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd < 0 || fsync(fd) != 0)
-		return -errno;
-	return 0;
-}
-
 static int save(struct mc_store *s)
 {
-	const char *dir = mc_nvme_dir(s->nvme);
 	cleanup_free struct mc_file_id *ids = NULL;
-	cleanup_free char *path = NULL, *tmp = NULL;
-	size_t n;
-	FILE *out;
+	cleanup_free char *names = NULL;
+	size_t n, len = 0;
 	int r = list(s, &ids, &n);
 
-	if (r < 0 || asprintf(&path, "%s/pins", dir) < 0 || asprintf(&tmp, "%s/pins.tmp", dir) < 0)
+	if (r < 0)
+		return r;
+	names = malloc(n * MC_IMAGE_NAME_MAX + 1);
+	if (names == NULL)
 		return -ENOMEM;
-	out = fopen(tmp, "we");
-	if (out == NULL)
-		return -errno;
-	r = write_names(out, ids, n);
-	if (fclose(out) != 0 && r == 0)
-		r = -errno;
-	if (r == 0 && rename(tmp, path) != 0)
-		r = -errno;
-	return r == 0 ? sync_dir(dir) : r;
+	for (size_t i = 0; i < n; i++) {
+		mc_image_name(&ids[i], names + len);
+		len += strlen(names + len);
+		names[len++] = '\n';
+	}
+	return mc_small_file_write(mc_nvme_dir(s->nvme), "pins", names, len);
 }
 
 /* -ENOSPC. */

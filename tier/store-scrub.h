@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "tier/kv-log-check.h"
 #include "tier/kv.h"
 #include "tier/store.h"
 
@@ -30,3 +31,13 @@ struct mc_scrub_file {
 /* [blocks] One block; counts grow. -ENOENT: there is no other one. */
 int mc_store_scrub(
 	struct mc_store *s, struct mc_scrub_file *at, void *buf, struct mc_scrub_counts *counts);
+
+/* The KV store's. from: where an earlier one was, or NULL. -ENODEV: nothing lies on NVMe; -ENOMEM.
+ */
+struct mc_kv_scrub;
+int mc_kv_scrub_open(struct mc_kv *kv, const struct mc_kv_log_mark *from, struct mc_kv_scrub **ret);
+void mc_kv_scrub_close(struct mc_kv_scrub *s); /* NULL allowed */
+/* [blocks] A piece; counts grow. -ENOENT: that was all; -EAGAIN: the index is not complete yet;
+ * -ENOMEM. */
+int mc_kv_scrub_next(struct mc_kv_scrub *s, struct mc_scrub_counts *counts);
+void mc_kv_scrub_mark(const struct mc_kv_scrub *s, struct mc_kv_log_mark *ret);

@@ -1,0 +1,434 @@
+/*
+ * Reading through the log. Segments go by number, records by their offset: those of a stretch of
+ * the segment are noted under the lock, and read a piece at a time. What has left its place
+ * meanwhile was verified when it was moved, or is needed no more.
+ *
+ * Invariants: 1. a segment is read with a reader counted in it, an image while it is held, so that
+ * neither is reused; 2. what does not verify though the table has it at that place is damaged.
+ */
+#include "tier/kv-log-check.h"
+
+#include "tier/kv-log-judge.h"
+
+#include "tier/cleanup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STRETCH (UINT64_C(16) << 20) /* bytes of a segment whose records are noted at once */
+#define PIECE (UINT64_C(1) << 20)    /* bytes of small records read at once */
+#define PART MC_KV_RECORD_MAX        /* bytes of an image likewise */
+/* A record, and what alignment adds at both ends. */
+#define BUFFER (MC_KV_RECORD_MAX + 4 * (uint64_t)MC_KV_ALIGN)
+
+struct place {
+	uint64_t off, end; /* bytes of the segment, without key and checksums */
+	uint32_t slot;
+};
+
+struct mc_kv_log_check {
+	struct mc_kv_log *log;
+	struct mc_kv_log_mark at;
+	void (*bad)(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_loc *loc);
+	void *ctx;
+	unsigned char *buf;   /* owned, BUFFER bytes */
+	struct place *places; /* owned, sorted: of the stretch before at.off */
+	size_t n, cap, i;     /* i: the next one */
+	uint32_t generation;  /* of the segment when they were noted */
+};
+
+/* An object as the table has it, the caller's to free. NULL: no memory. */
+static struct mc_kv_entry *copy_locked(const struct mc_kv_entry *e)
+{
+	size_t len = sizeof(*e) + 4 * (size_t)e->n_crc + e->key_len + 1u;
+	struct mc_kv_entry *copy = malloc(len);
+
+	if (copy != NULL)
+		memcpy(copy, e, len);
+	return copy;
+}
+
+/* ---- segments */
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return x->off < y->off ? -1 : x->off > y->off;
+}
+
+static int note_locked(struct mc_kv_log_check *c, const struct mc_kv_entry *e, uint32_t slot)
+{
+	if (c->n == c->cap) {
+		size_t cap = c->cap != 0 ? 2 * c->cap : 256;
+		struct place *grown = reallocarray(c->places, cap, sizeof(*grown));
+
+		if (grown == NULL)
+			return -ENOMEM;
+		c->places = grown;
+		c->cap = cap;
+	}
+	c->places[c->n++] =
+		(struct place){.off = e->off, .end = e->off + MC_KV_HEADER + e->size, .slot = slot};
+	return 0;
+}
+
+/* The records of the next stretch that has any; -ENOENT: the segment has no more. */
+static int note_stretch(struct mc_kv_log_check *c)
+{
+	struct mc_kv_log *log = c->log;
+	struct mc_kv_segment *seg;
+	uint64_t next = UINT64_MAX;
+	int r = 0;
+
+	c->n = c->i = 0;
+	mc_mutex_lock(&log->lock);
+	seg = mc_kv_segment_get(log, c->at.segment);
+	if (seg != NULL)
+		c->generation = seg->generation;
+	for (uint32_t at = seg != NULL ? seg->head : 0; at != 0;) {
+		const struct mc_kv_entry *e = mc_kv_table_get(&log->table, at);
+
+		if (e->off >= c->at.off && e->off < next)
+			next = e->off;
+		at = e->seg_next;
+	}
+	for (uint32_t at = next != UINT64_MAX ? seg->head : 0; at != 0 && r == 0;) {
+		const struct mc_kv_entry *e = mc_kv_table_get(&log->table, at);
+
+		if (e->off >= next && e->off - next < STRETCH)
+			r = note_locked(c, e, at);
+		at = e->seg_next;
+	}
+	mc_mutex_unlock(&log->lock);
+	if (r == 0 && next == UINT64_MAX)
+		return -ENOENT;
+	if (c->n > 0)
+		qsort(c->places, c->n, sizeof(*c->places), by_offset);
+	return r;
+}
+
+/* Counts a reader. False: the segment is not what it was. */
+static bool hold_segment(struct mc_kv_log_check *c, struct mc_kv_segment **ret)
+{
+	struct mc_kv_log *log = c->log;
+	bool ok;
+
+	mc_mutex_lock(&log->lock);
+	*ret = mc_kv_segment_get(log, c->at.segment);
+	ok = *ret != NULL && mc_kv_segment_holds_locked(*ret, c->generation);
+	if (ok)
+		(*ret)->readers++;
+	mc_mutex_unlock(&log->lock);
+	return ok;
+}
+
+static void release_segment(struct mc_kv_log_check *c, struct mc_kv_segment *seg)
+{
+	struct mc_kv_log *log = c->log;
+
+	mc_mutex_lock(&log->lock);
+	if (--seg->readers == 0 && seg->head == 0)
+		mc_kv_poke_locked(log);
+	mc_mutex_unlock(&log->lock);
+}
+
+/* The object of the place, if it still lies there, the caller's to free. 0, -ENOENT, -ENOMEM. */
+static int copy_placed(struct mc_kv_log_check *c, const struct place *p, struct mc_kv_entry **ret)
+{
+	struct mc_kv_log *log = c->log;
+	const struct mc_kv_entry *e;
+	int r = -ENOENT;
+
+	mc_mutex_lock(&log->lock);
+	e = mc_kv_table_get(&log->table, p->slot);
+	if (e != NULL && e->kind == MC_KV_OBJECT && e->segment == c->at.segment &&
+		e->generation == c->generation && e->off == p->off &&
+		e->off + MC_KV_HEADER + e->size == p->end) {
+		*ret = copy_locked(e);
+		r = *ret != NULL ? 0 : -ENOMEM;
+	}
+	mc_mutex_unlock(&log->lock);
+	return r;
+}
+
+static void found(
+	struct mc_kv_log_check *c, const struct mc_kv_entry *e, struct mc_kv_log_checked *sum)
+{
+	struct mc_kv_meta meta = mc_kv_entry_meta(e);
+	struct mc_kv_loc loc = mc_kv_entry_loc(e);
+
+	mc_mutex_lock(&c->log->lock);
+	c->log->stats.bad++;
+	mc_mutex_unlock(&c->log->lock);
+	sum->bad++;
+	c->bad(c->ctx, &meta, &loc);
+}
+
+/* So much of a segment from off on, into buf. */
+static int read_piece(
+	struct mc_kv_log_check *c, const struct mc_kv_place *at, uint64_t off, uint64_t len)
+{
+	struct mc_uring_req req = {.kind = MC_URING_READ,
+		.fd = at->fd,
+		.off = at->at + off,
+		.len = (uint32_t)mc_kv_up(len, MC_KV_ALIGN),
+		.need = (uint32_t)len,
+		.buf = c->buf};
+	int64_t n = mc_uring_run(c->log->uring, &req);
+
+	if (n < 0)
+		mc_kv_failed(c->log, (int)n);
+	else if ((uint64_t)n < len)
+		memset(c->buf + n, 0, len - (uint64_t)n); /* the file was cut: nothing verifies */
+	return n < 0 ? (int)n : 0;
+}
+
+/* Looks at places [c->i, end), which lie in buf from start on. */
+static int look_at_records(
+	struct mc_kv_log_check *c, size_t end, uint64_t start, struct mc_kv_log_checked *sum)
+{
+	for (; c->i < end; c->i++) {
+		const struct place *p = &c->places[c->i];
+		cleanup_free struct mc_kv_entry *e = NULL;
+		struct mc_kv_judge judge;
+		enum mc_kv_wrong wrong;
+		int r = copy_placed(c, p, &e);
+
+		c->at.off = p->off + 1;
+		if (r == -ENOMEM)
+			return r;
+		if (r != 0)
+			continue;
+		sum->records++;
+		mc_kv_judge_begin(&judge, c->log, e);
+		mc_kv_judge_feed(&judge, c->buf + (p->off - start), p->end - p->off);
+		wrong = mc_kv_judge_end(&judge);
+		/* Key and checksums behind the payload are not read: the journal has them. */
+		if (wrong != MC_KV_WHOLE && wrong != MC_KV_BAD_TAIL)
+			found(c, e, sum);
+	}
+	return 0;
+}
+
+/* The next records of the stretch, as many as a piece holds. */
+static int check_records(struct mc_kv_log_check *c, struct mc_kv_log_checked *sum)
+{
+	uint64_t start = c->places[c->i].off / MC_KV_ALIGN * MC_KV_ALIGN, last;
+	struct mc_kv_segment *seg;
+	size_t end = c->i + 1;
+	int r;
+
+	last = c->places[c->i].end;
+	while (end < c->n && c->places[end].end - start <= PIECE)
+		last = c->places[end++].end;
+	if (last - start > BUFFER || !hold_segment(c, &seg)) {
+		c->at.off = c->places[c->n - 1].off + 1;
+		c->i = c->n;
+		return 0;
+	}
+	r = read_piece(c, &seg->place, start, last - start);
+	if (r == 0) {
+		sum->bytes += last - start;
+		r = look_at_records(c, end, start, sum);
+	} else {
+		sum->failed += end - c->i;
+		c->at.off = c->places[end - 1].off + 1;
+		c->i = end;
+		r = 0;
+	}
+	release_segment(c, seg);
+	return r;
+}
+
+/* ---- images */
+
+static int by_image(const uint8_t v[16], uint32_t g, const uint8_t w[16], uint32_t h)
+{
+	int d = memcmp(v, w, 16);
+
+	return d != 0 ? d : g < h ? -1 : g > h;
+}
+
+/* The image that is being read, or the one that follows, held; *ret is the caller's to free. 0,
+ * -ENOENT, -ENOMEM. */
+static int next_image(struct mc_kv_log_check *c, struct mc_kv_entry **ret)
+{
+	struct mc_kv_log *log = c->log;
+	const struct mc_kv_entry *best = NULL;
+	struct mc_kv_loc loc;
+	int r = -ENOENT;
+
+	mc_mutex_lock(&log->lock);
+	for (uint32_t at = log->image_head; at != 0;) {
+		const struct mc_kv_entry *e = mc_kv_table_get(&log->table, at);
+		int d = by_image(e->version, e->generation, c->at.version, c->at.generation);
+
+		if ((d > 0 || (d == 0 && c->at.off < e->size)) &&
+			(best == NULL ||
+				by_image(e->version, e->generation, best->version,
+					best->generation) < 0))
+			best = e;
+		at = e->seg_next;
+	}
+	if (best != NULL) {
+		*ret = copy_locked(best);
+		r = *ret != NULL ? 0 : -ENOMEM;
+	}
+	mc_mutex_unlock(&log->lock);
+	if (r != 0)
+		return r;
+	loc = mc_kv_entry_loc(*ret);
+	return mc_kv_log_hold(log, (*ret)->version, &loc);
+}
+
+struct waited {
+	struct mc_mutex lock;
+	struct mc_cond over;
+	bool is_over;
+	int res;
+};
+
+static void read_over(struct mc_kv_log_read *r, int res)
+{
+	struct waited *w = r->ctx;
+
+	mc_mutex_lock(&w->lock);
+	w->res = res;
+	w->is_over = true;
+	mc_cond_signal(&w->over);
+	mc_mutex_unlock(&w->lock);
+}
+
+static int read_image(struct mc_kv_log_check *c, const struct mc_kv_entry *e, uint32_t len)
+{
+	struct waited w = {.lock = MC_MUTEX_INIT};
+	struct mc_kv_log_read read = {.loc = mc_kv_entry_loc(e),
+		.size = e->size,
+		.off = c->at.off,
+		.len = len,
+		.buf = c->buf,
+		.done = read_over,
+		.ctx = &w};
+
+	memcpy(read.version, e->version, sizeof(read.version));
+	mc_cond_init(&w.over);
+	mc_kv_log_read(c->log, &read);
+	mc_mutex_lock(&w.lock);
+	while (!w.is_over)
+		mc_cond_wait(&w.over, &w.lock);
+	mc_mutex_unlock(&w.lock);
+	mc_cond_done(&w.over);
+	mc_mutex_done(&w.lock);
+	return w.res;
+}
+
+/* Whole MiB of an image, from c->at.off on. */
+static bool part_is_good(struct mc_kv_log_check *c, const struct mc_kv_entry *e, uint32_t len)
+{
+	struct mc_kv_judge judge;
+
+	mc_kv_judge_begin(&judge, c->log, e);
+	judge.pos = c->at.off;
+	mc_kv_judge_feed(&judge, c->buf, len);
+	return judge.bad_block == UINT32_MAX;
+}
+
+static int check_image(struct mc_kv_log_check *c, struct mc_kv_log_checked *sum)
+{
+	cleanup_free struct mc_kv_entry *e = NULL;
+	struct mc_kv_loc loc;
+	uint64_t left;
+	uint32_t len;
+	bool bad;
+	int r = next_image(c, &e);
+
+	if (r != 0)
+		return r;
+	if (by_image(e->version, e->generation, c->at.version, c->at.generation) != 0)
+		c->at.off = 0;
+	memcpy(c->at.version, e->version, sizeof(c->at.version));
+	c->at.generation = e->generation;
+	left = e->size - c->at.off;
+	len = (uint32_t)(left < PART ? left : PART);
+	r = read_image(c, e, len);
+	if (r == 0) {
+		sum->records++;
+		sum->bytes += len;
+	} else if (r != -ENOMEM && r != -EBADMSG && r != -ESTALE) {
+		sum->failed++;
+	}
+	/* Too short, or no file at all: what it was is lost. */
+	bad = r == -EBADMSG || r == -ESTALE || (r == 0 && !part_is_good(c, e, len));
+	if (r != -ENOMEM)
+		c->at.off = r == 0 && !bad ? c->at.off + len : e->size;
+	if (bad)
+		found(c, e, sum);
+	loc = mc_kv_entry_loc(e);
+	mc_kv_log_release(c->log, e->version, &loc);
+	return r == -ENOMEM ? r : 0;
+}
+
+/* ---- all */
+
+int mc_kv_log_check_open(struct mc_kv_log *log, const struct mc_kv_log_mark *from,
+	void (*bad)(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_loc *loc),
+	void *ctx, struct mc_kv_log_check **ret)
+{
+	struct mc_kv_log_check *c = calloc(1, sizeof(*c));
+
+	if (c == NULL)
+		return -ENOMEM;
+	*c = (struct mc_kv_log_check){
+		.log = log, .bad = bad, .ctx = ctx, .buf = aligned_alloc(MC_KV_ALIGN, BUFFER)};
+	if (from != NULL)
+		c->at = *from;
+	if (c->buf == NULL) {
+		free(c);
+		return -ENOMEM;
+	}
+	*ret = c;
+	return 0;
+}
+
+void mc_kv_log_check_close(struct mc_kv_log_check *c)
+{
+	if (c == NULL)
+		return;
+	free(c->places);
+	free(c->buf);
+	free(c);
+}
+
+void mc_kv_log_check_mark(const struct mc_kv_log_check *c, struct mc_kv_log_mark *ret)
+{
+	*ret = c->at;
+}
+
+int mc_kv_log_check_next(struct mc_kv_log_check *c, struct mc_kv_log_checked *sum)
+{
+	struct mc_kv_log *log = c->log;
+	uint32_t n_segs;
+	bool ready;
+	int r;
+
+	mc_mutex_lock(&log->lock);
+	ready = log->replayed && !log->recovering;
+	n_segs = log->n_segs;
+	r = log->dead != 0 ? -ENOENT : ready ? 0 : -EAGAIN;
+	mc_mutex_unlock(&log->lock);
+	if (r != 0)
+		return r;
+	while (c->at.segment != MC_KV_IMAGE) {
+		if (c->i < c->n)
+			return check_records(c, sum);
+		r = note_stretch(c);
+		if (r == -ENOMEM)
+			return r;
+		if (r == 0)
+			continue;
+		c->at.off = 0;
+		c->at.segment = c->at.segment + 1 < n_segs ? c->at.segment + 1 : MC_KV_IMAGE;
+	}
+	return check_image(c, sum);
+}
