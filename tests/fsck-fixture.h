@@ -8,8 +8,8 @@
 #include "tests/nvme-fixture.h"
 #include "tier/fsck.h"
 
-#define FSCK_SEGMENT (UINT64_C(256) << 10)
-#define FSCK_OBJECTS 24u
+#define FSCK_SEGMENT (UINT64_C(128) << 10)
+#define FSCK_OBJECTS 36u
 
 /* Images: whole, with a tail; whole and small; with holes. */
 static const uint64_t fsck_size[] = {2 * MIB + 5000, 777, 3 * MIB};
@@ -123,9 +123,11 @@ static inline void fsck_tell(void *ctx, enum mc_fsck_kind kind, const char *text
 	snprintf(t->all + used, sizeof(t->all) - used, "%s\n", text);
 }
 
-static inline struct mc_fsck_result fsck_run(const char *dir, bool repair, struct fsck_told *told)
+static inline struct mc_fsck_result fsck_run_with(
+	const char *dir, bool repair, const struct mc_io *io, struct fsck_told *told)
 {
-	struct mc_fsck_opts opts = {.dir = dir, .repair = repair, .find = fsck_tell, .ctx = told};
+	struct mc_fsck_opts opts = {
+		.dir = dir, .io = io, .repair = repair, .find = fsck_tell, .ctx = told};
 	struct mc_fsck_result res;
 	struct mc_err err = {0};
 	int r;
@@ -136,6 +138,11 @@ static inline struct mc_fsck_result fsck_run(const char *dir, bool repair, struc
 	ck_assert_uint_eq(res.damaged, told->n[MC_FSCK_DAMAGE] + told->n[MC_FSCK_LOST]);
 	ck_assert_uint_eq(res.leftovers, told->n[MC_FSCK_LEFTOVER]);
 	return res;
+}
+
+static inline struct mc_fsck_result fsck_run(const char *dir, bool repair, struct fsck_told *told)
+{
+	return fsck_run_with(dir, repair, NULL, told);
 }
 
 /* Names, sizes and contents of everything below dir, as one checksum. */

@@ -295,7 +295,7 @@ static int prepare(struct check *c)
 	c->log->segment_bytes = c->log->store->segment_bytes;
 	c->log->journal_bytes = JOURNAL_BYTES;
 	r = mc_kv_table_init(&c->log->table);
-	return r == 0 ? mc_ahead_open(c->f->io, &c->ahead) : r;
+	return r == 0 ? mc_ahead_open(c->f->opts->io, &c->ahead) : r;
 }
 
 static int check(struct check *c, struct mc_err *err)

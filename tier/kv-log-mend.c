@@ -32,22 +32,25 @@ int mc_kv_record_mend(struct mc_kv_log *log, uint32_t slot, uint64_t room)
 {
 	const struct mc_kv_entry *e = mc_kv_table_get(&log->table, slot);
 	const struct mc_kv_segment *seg = mc_kv_segment_get(log, e->segment);
+	uint64_t crc_len = 4 * (uint64_t)e->n_crc, least = MC_KV_HEADER + e->size + crc_len;
+	size_t key_len = e->key_len;
 	struct mc_kv_meta m = mc_kv_entry_meta(e);
 	struct mc_kv_loc loc = mc_kv_entry_loc(e);
-	uint64_t crc_len = 4 * (uint64_t)e->n_crc, tail = e->key_len + crc_len;
-	cleanup_free unsigned char *buf = malloc(tail + 1);
+	cleanup_free unsigned char *tail = malloc(key_len + crc_len + 1);
 	unsigned char header[MC_KV_HEADER];
 	int r;
 
-	if (buf == NULL)
+	if (tail == NULL)
 		return -ENOMEM;
-	if (mc_kv_record_bytes(&m) > room)
+	if (room < least)
 		return -ENOSPC;
-	memcpy(buf, m.key, e->key_len);
-	memcpy(buf + e->key_len, m.crc, crc_len);
-	r = patch(log, &seg->place, e->off + MC_KV_HEADER + e->size, buf, tail);
-	if (r != 0)
-		return r;
+	if (key_len > room - least)
+		key_len = room - least;
+	memcpy(tail, m.key, key_len);
+	tail[key_len] = '\0';
+	m.key = (const char *)tail;
 	mc_kv_record_header(log, &m, &loc, header);
-	return patch(log, &seg->place, e->off, header, sizeof(header));
+	memcpy(tail + key_len, m.crc, crc_len);
+	r = patch(log, &seg->place, e->off + MC_KV_HEADER + e->size, tail, key_len + crc_len);
+	return r == 0 ? patch(log, &seg->place, e->off, header, sizeof(header)) : r;
 }

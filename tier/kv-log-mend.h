@@ -4,6 +4,6 @@
 
 #include "tier/kv-log-impl.h"
 
-/* room: bytes from the record's start that nobody else needs. Not synced. -ENOSPC: it needs more;
- * -errno. */
+/* room: bytes from the record's start that nobody else needs; of a key that has become longer the
+ * front is kept: names are the journal's. Not synced. -ENOSPC: another record lies in this one. */
 int mc_kv_record_mend(struct mc_kv_log *log, uint32_t slot, uint64_t room);

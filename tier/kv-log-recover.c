@@ -129,7 +129,7 @@ static void remove_file(struct mc_kv_log *log, const char *path)
 
 	if (log->watch == NULL)
 		log->io->unlink(log->io, path);
-	else if (lstat(path, &st) == 0)
+	else if (lstat(path, &st) == 0 && !S_ISDIR(st.st_mode))
 		log->watch->leftover(log->watch->ctx, path, (uint64_t)st.st_blocks * 512);
 }
 
@@ -189,11 +189,14 @@ static int look_at_folder(void *ctx, const char *name)
 	cleanup_free char *path = NULL;
 	char again[3];
 
-	if (sscanf(name, "%2x", &l->folder) != 1 ||
-		snprintf(again, sizeof(again), "%02x", l->folder) != 2 || strcmp(name, again) != 0)
-		return 0;
 	if (asprintf(&path, "%s/kvimages/%s", l->log->store->name, name) < 0)
 		return -ENOMEM;
+	if (sscanf(name, "%2x", &l->folder) != 1 ||
+		snprintf(again, sizeof(again), "%02x", l->folder) != 2 ||
+		strcmp(name, again) != 0) {
+		remove_file(l->log, path);
+		return 0;
+	}
 	return walk(path, look_at_image, l);
 }
 

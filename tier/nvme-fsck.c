@@ -248,7 +248,8 @@ static int repair(struct check *c)
 
 static int prepare(struct check *c)
 {
-	int r = c->n->dir == NULL ? -ENOMEM : mc_uring_open(NULL, &c->n->uring);
+	struct mc_uring_opts u = {.depth = AHEAD, .io = c->f->opts->io};
+	int r = c->n->dir == NULL ? -ENOMEM : mc_uring_open(&u, &c->n->uring);
 
 	for (unsigned i = 0; i < AHEAD && r == 0; i++) {
 		c->slots[i].check = c;
