@@ -219,6 +219,20 @@ static void read_done(struct mc_kv_read *r, int res)
 	answer_set(r->ctx, res, NULL);
 }
 
+int kv_read_range(struct mc_kv_object *obj, uint64_t off, uint32_t len)
+{
+	struct answer a;
+	struct mc_kv_read req = {.obj = obj, .off = off, .len = len, .done = read_done, .ctx = &a};
+	int r;
+
+	answer_init(&a);
+	mc_kv_read(&req);
+	r = answer_wait(&a);
+	if (r == 0)
+		mc_kv_read_end(&req);
+	return r;
+}
+
 int kv_check_object(struct mc_kv_object *obj, size_t size, uint32_t seed, bool *ret_same)
 {
 	char *want = malloc(1 << 20);

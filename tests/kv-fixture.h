@@ -32,6 +32,8 @@ void kv_fixture_forget_dram(struct kv_fixture *x);
 /* mc_kv_ask, waiting for its answer. */
 int kv_ask(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret);
 int kv_open_object(struct mc_kv *kv, const char *key, struct mc_kv_object **ret);
+/* Reads len bytes and does not look at them: 0 or -errno. */
+int kv_read_range(struct mc_kv_object *obj, uint64_t off, uint32_t len);
 /* 0, or -errno of a read. *ret_same: whether the bytes are the seed's. */
 int kv_check_object(struct mc_kv_object *obj, size_t size, uint32_t seed, bool *ret_same);
 void kv_expect_object(struct mc_kv_object *obj, size_t size, uint32_t seed);

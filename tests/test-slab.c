@@ -303,10 +303,41 @@ START_TEST(threads_never_get_each_others_slots)
 }
 END_TEST
 
+START_TEST(two_blocks_fill_a_piece_and_are_nobodys_after_a_restart)
+{
+	uint64_t a, b, data, empty;
+	struct mc_slab *s;
+
+	make_dir();
+	s = open_slab(4, false, false);
+	empty = mc_slab_used(s);
+	ck_assert_int_eq(mc_slab_has_block(s), false);
+	a = take(s, MC_SLAB_BLOCK, MC_SLAB_BLOCK_SIZE);
+	ck_assert_int_eq(mc_slab_has_block(s), true);
+	b = take(s, MC_SLAB_BLOCK, MC_SLAB_BLOCK_SIZE);
+	ck_assert_int_eq(mc_slab_has_block(s), false);
+	ck_assert_uint_eq(a % MC_SLAB_BLOCK_SIZE, 0);
+	ck_assert_uint_eq(a ^ b, MC_SLAB_BLOCK_SIZE); /* neighbours */
+	ck_assert_uint_eq(mc_slab_used(s), empty + MC_SLAB_PIECE);
+	data = take(s, MC_SLAB_DATA, 5000);
+	memset(mc_slab_ptr(s, a), 1, MC_SLAB_BLOCK_SIZE);
+	memset(mc_slab_ptr(s, b), 2, MC_SLAB_BLOCK_SIZE);
+	ck_assert_uint_eq(((const unsigned char *)mc_slab_ptr(s, a))[MC_SLAB_BLOCK_SIZE - 1], 1);
+	mc_slab_close(s);
+	s = open_slab(4, true, true);
+	ck_assert_int_eq(mc_slab_claim(s, MC_SLAB_DATA, data, 5000), true);
+	mc_slab_trim(s);
+	ck_assert_uint_eq(mc_slab_used(s), empty + MC_SLAB_PIECE);
+	mc_slab_close(s);
+	remove_dir();
+}
+END_TEST
+
 SUITE_MAIN("slab", slots_hold_their_size_and_never_overlap,
 	a_full_slab_is_enospc_until_a_slot_is_freed,
 	memory_of_empty_pieces_goes_back_and_is_not_counted,
 	the_next_daemon_adopts_what_it_claims_and_the_rest_is_free,
 	another_size_another_boot_or_a_damaged_head_is_not_adopted,
 	a_file_system_without_room_is_enospc_before_a_slot_is_touched,
-	threads_never_get_each_others_slots)
+	threads_never_get_each_others_slots,
+	two_blocks_fill_a_piece_and_are_nobodys_after_a_restart)

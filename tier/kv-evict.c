@@ -37,10 +37,9 @@ static const char *why_stays(struct mc_kv *kv, const struct kv_object *obj) MC_R
 
 static bool evictable(void *ctx, const struct mc_policy_entry *e) MC_NO_TSA
 {
-	const struct kv_res *res = (const struct kv_res *)(const void *)((const char *)e -
-		offsetof(struct kv_res, policy));
-
-	return why_stays(ctx, res->obj) == NULL;
+	if (((const struct kv_cached *)(const void *)e)->is_block)
+		return atomic_load(&((const struct kv_block *)(const void *)e)->refs) == 1;
+	return why_stays(ctx, ((const struct kv_res *)(const void *)e)->obj) == NULL;
 }
 
 /* Whether somebody else has the file open or mapped; nobody can open it meanwhile. */
@@ -89,19 +88,25 @@ static int finish(struct mc_kv *kv, struct kv_object *obj)
 /* One victim. False: there is none. */
 static bool evict_one(struct mc_kv *kv)
 {
-	struct mc_policy_entry *e;
 	struct kv_object *obj = NULL;
+	struct kv_block *block = NULL;
+	struct kv_cached *e;
 
 	mc_mutex_lock(&kv->lock);
-	e = mc_policy_victim(kv->policy, evictable, kv, SCAN);
-	if (e != NULL) {
-		obj = ((struct kv_res *)(void *)((char *)e - offsetof(struct kv_res, policy)))->obj;
+	e = (void *)mc_policy_victim(kv->policy, evictable, kv, SCAN);
+	if (e != NULL && e->is_block) {
+		block = (struct kv_block *)e;
+		kv_block_evict_locked(kv, block);
+	} else if (e != NULL) {
+		obj = ((struct kv_res *)e)->obj;
 		obj->state = MC_KV_EVICTING;
 		obj->refs++;
 	}
 	mc_mutex_unlock(&kv->lock);
+	if (block != NULL)
+		kv_block_put(kv, block);
 	if (obj == NULL)
-		return false;
+		return block != NULL;
 	finish(kv, obj);
 	mc_mutex_lock(&kv->lock);
 	kv_object_drop_locked(kv, obj);
@@ -124,11 +129,27 @@ void kv_make_room(struct mc_kv *kv, uint64_t bytes)
 	}
 }
 
+bool kv_make_block_room(struct mc_kv *kv)
+{
+	for (;;) {
+		bool fits = mc_slab_has_block(kv->slab);
+
+		mc_mutex_lock(&kv->lock);
+		fits |= kv_total_locked(kv) + MC_SLAB_PIECE <= kv->opts.dram_capacity;
+		mc_mutex_unlock(&kv->lock);
+		if (fits)
+			return true;
+		if (!kv_pool_shrink(kv) && !evict_one(kv))
+			return false;
+	}
+}
+
 int kv_evict_dram(struct mc_kv *kv, struct kv_object *obj, const char **ret_why)
 {
 	int r = 0;
 
 	mc_mutex_lock(&kv->lock);
+	kv_blocks_forget_locked(kv, obj);
 	if (obj->state == MC_KV_DIRTY || obj->state == MC_KV_FLUSHING) {
 		mc_mutex_unlock(&kv->lock);
 		r = kv_wait_safe(kv, obj, false);

@@ -170,7 +170,7 @@ void mc_kv_object_put(struct mc_kv_object *h)
 	kv_object_drop_locked(kv, h->obj);
 	mc_mutex_unlock(&kv->lock);
 	if (h->last != NULL)
-		kv_block_put(h->last);
+		kv_block_put(kv, h->last);
 	free(h);
 	kv_reap(kv);
 }

@@ -101,6 +101,7 @@ struct kv_wait {
 /* An object's presence in DRAM. */
 struct kv_res {
 	struct mc_policy_entry policy; /* linked while ready */
+	bool is_block;                 /* false, see struct kv_cached */
 	struct kv_object *obj;
 	struct kv_res *next, *prev; /* in the list of dirty objects; NULL = not listed */
 	uint64_t data;              /* offset in the slab, or number of the file; 0 = none */
@@ -131,11 +132,32 @@ struct mc_kv_object {
 	char path[KV_REMOTE_PATH]; /* of its copy there, if it was opened from the remote alone */
 };
 
-/* A verified block of an object that is not in DRAM. */
+/* A block of an object that is not in DRAM whole, see kv-block.c. */
 struct kv_block {
+	struct mc_policy_entry policy; /* linked while it is in the table */
+	bool is_block;                 /* true */
 	_Atomic unsigned refs;
+	struct kv_block *next; /* in its bucket, or of the garbage */
 	uint64_t index;
-	char bytes[] __attribute__((aligned(4096))); /* for O_DIRECT */
+	uint8_t version[16];
+	uint64_t slot; /* in the slab; 0: bytes are owned */
+	char *bytes;   /* MC_BLOCK_SIZE */
+};
+
+/* How both begin that the policy knows of. */
+struct kv_cached {
+	struct mc_policy_entry policy;
+	bool is_block;
+};
+_Static_assert(offsetof(struct kv_res, policy) == 0 && offsetof(struct kv_block, policy) == 0 &&
+		offsetof(struct kv_res, is_block) == offsetof(struct kv_cached, is_block) &&
+		offsetof(struct kv_block, is_block) == offsetof(struct kv_cached, is_block),
+	"one beginning");
+
+struct kv_blocks {
+	struct kv_block **buckets; /* owned */
+	uint64_t n_buckets, n;     /* a power of two; blocks in it */
+	struct kv_block *garbage;  /* out of it, a reference each */
 };
 
 struct mc_kv_writer {
@@ -215,6 +237,7 @@ struct mc_kv {
 	struct kv_index *replay MC_GUARDED_BY(lock); /* filled by the log's recovery, then merged */
 	uint8_t gates[KV_GATES] MC_GUARDED_BY(lock);
 	struct mc_policy *policy MC_GUARDED_BY(lock);
+	struct kv_blocks blocks MC_GUARDED_BY(lock);
 	struct kv_object *garbage MC_GUARDED_BY(lock); /* without references, memory to free */
 	struct kv_res dirty_list MC_GUARDED_BY(lock);  /* head; oldest first */
 	struct kv_res replica_list MC_GUARDED_BY(
@@ -444,7 +467,24 @@ void kv_wait_end(struct kv_wait *w, int res, struct mc_kv_object *h);
 /* ---- kv-range.c: reads of what is not in DRAM. */
 void kv_range_read(struct mc_kv_read *r);
 void kv_range_end(struct mc_kv_read *r);
-void kv_block_put(struct kv_block *b);
+/* ---- kv-block.c */
+int kv_blocks_open(struct kv_blocks *t, uint64_t capacity);
+/* No handle is open any more. */
+void kv_blocks_close(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
+/* A reference to a block that is here, or NULL. */
+struct kv_block *kv_block_find(struct mc_kv *kv, const struct kv_object *obj, uint64_t index)
+	MC_EXCLUDES(kv->lock);
+/* An empty one with one reference; room is made for it if possible. NULL: no memory. */
+struct kv_block *kv_block_new(struct mc_kv *kv, const struct kv_object *obj, uint64_t index)
+	MC_EXCLUDES(kv->lock);
+/* Its bytes have arrived and are right; obj is what its version is now. Whether it is kept. */
+bool kv_block_keep_locked(struct mc_kv *kv, const struct kv_object *obj, struct kv_block *b)
+	MC_REQUIRES(kv->lock);
+void kv_block_put(struct mc_kv *kv, struct kv_block *b) MC_EXCLUDES(kv->lock);
+/* The policy's victim leaves; the table's reference becomes the caller's. */
+void kv_block_evict_locked(struct mc_kv *kv, struct kv_block *b) MC_REQUIRES(kv->lock);
+/* The object's blocks go; kv_reap frees them. */
+void kv_blocks_forget_locked(struct mc_kv *kv, const struct kv_object *obj) MC_REQUIRES(kv->lock);
 
 /* ---- kv-promote.c */
 /* The object is not in DRAM: brings it there for h, whose done runs once. */
@@ -524,6 +564,8 @@ int kv_evict_dram(struct mc_kv *kv, struct kv_object *obj, const char **ret_why)
 void *kv_keeper_main(void *kv);
 /* Frees memory until bytes more fit, as far as clean objects go. */
 void kv_make_room(struct mc_kv *kv, uint64_t bytes) MC_EXCLUDES(kv->lock);
+/* The same for a block in the slab. False: there is no room. */
+bool kv_make_block_room(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 void kv_room_changed_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
 
 /* It was put or used: the sweep comes by KV_WARM times before it may leave NVMe. */

@@ -58,6 +58,7 @@ void kv_unlist_locked(struct mc_kv *kv, struct kv_object *obj)
 		kv_room_changed_locked(kv);
 	}
 	obj->flags |= KV_DEAD;
+	kv_blocks_forget_locked(kv, obj);
 	if (obj->res != NULL)
 		kv_dirty_remove_locked(kv, obj->res); /* a replica is not wanted any more */
 	if (obj->res != NULL && mc_policy_linked(&obj->res->policy))

@@ -1,7 +1,7 @@
 /*
- * Reads by range of objects that are not in DRAM: whole blocks from NVMe, else from the remote,
- * each verified against the checksum of the version that the handle is bound to. Bytes of another
- * version never pass: they do not match.
+ * Reads by range of objects that are not in DRAM whole: blocks that are there (kv-block.c), from
+ * NVMe, else from the remote, each verified against the checksum of the version that the handle is
+ * bound to. Bytes of another version never pass: they do not match.
  */
 #include "tier/kv-impl.h"
 #include "tier/kv-remote.h"
@@ -16,6 +16,7 @@ struct range {
 	uint64_t first;        /* block */
 	unsigned n, i;         /* blocks, and which is being read */
 	struct kv_block *blocks[MC_KV_READ_IOV];
+	bool has[MC_KV_READ_IOV]; /* its bytes */
 	struct mc_kv_log_read nvme;
 	struct mc_remote_read remote;
 	uint32_t avoid; /* copies of the block that were bad */
@@ -23,13 +24,15 @@ struct range {
 	int res_nvme; /* of the last read there */
 };
 
-void kv_block_put(struct kv_block *b)
-{
-	if (atomic_fetch_sub(&b->refs, 1) == 1)
-		free(b);
-}
-
 static void next_block(struct range *g);
+
+static void range_free(struct mc_kv *kv, struct range *g)
+{
+	for (unsigned i = 0; i < g->n; i++)
+		if (g->blocks[i] != NULL)
+			kv_block_put(kv, g->blocks[i]);
+	free(g);
+}
 
 static void range_done(struct range *g, int res)
 {
@@ -37,6 +40,7 @@ static void range_done(struct range *g, int res)
 	struct mc_kv *kv = r->obj->kv;
 	struct kv_block *last = NULL;
 	uint64_t at = r->off;
+	bool kept = true;
 
 	r->n_iov = 0;
 	for (unsigned i = 0; i < g->n && res == 0; i++) {
@@ -49,24 +53,23 @@ static void range_done(struct range *g, int res)
 		at = to;
 	}
 	mc_mutex_lock(&kv->lock);
+	for (unsigned i = 0; i < g->n && res == 0; i++)
+		kept = kv_block_keep_locked(kv, kv_now(g->obj), g->blocks[i]);
 	if (res == 0 && g->n > 0) { /* a sequential reader comes back to the last one */
 		last = r->obj->last;
-		r->obj->last = g->blocks[g->n - 1];
-		atomic_fetch_add(&r->obj->last->refs, 1);
+		r->obj->last = kept ? NULL : g->blocks[g->n - 1];
+		if (!kept)
+			atomic_fetch_add(&r->obj->last->refs, 1);
 	}
 	kv_object_drop_locked(kv, g->obj);
 	mc_mutex_unlock(&kv->lock);
 	kv_reap(kv);
 	if (last != NULL)
-		kv_block_put(last);
-	if (res == 0) {
+		kv_block_put(kv, last);
+	if (res == 0)
 		r->priv[1] = g;
-	} else {
-		for (unsigned i = 0; i < g->n; i++)
-			if (g->blocks[i] != NULL)
-				kv_block_put(g->blocks[i]);
-		free(g);
-	}
+	else
+		range_free(kv, g);
 	r->done(r, res);
 }
 
@@ -147,7 +150,7 @@ static void nvme_done(struct mc_kv_log_read *read, int res)
 	next_block(g);
 }
 
-/* The next block, from where the object lies now. */
+/* From where the object lies now. */
 static void read_block(struct range *g)
 {
 	struct mc_kv *kv = g->r->obj->kv;
@@ -175,34 +178,38 @@ static void read_block(struct range *g)
 	mc_kv_log_read(kv->log, &g->nvme);
 }
 
+/* The next one that is not here. */
 static void next_block(struct range *g)
 {
-	struct mc_kv *kv = g->r->obj->kv;
-	uint64_t b = g->first + g->i;
-
-	if (g->i == g->n) {
+	while (g->i < g->n && g->has[g->i])
+		g->i++;
+	if (g->i == g->n)
 		range_done(g, 0);
-		return;
-	}
-	mc_mutex_lock(&kv->lock);
-	if (g->i == 0 && g->r->obj->last != NULL && g->r->obj->last->index == b) {
-		g->blocks[0] = g->r->obj->last;
+	else
+		read_block(g);
+}
+
+/* The blocks of the read: those that are here, and room for the others. */
+static int find_blocks(struct range *g)
+{
+	struct mc_kv_object *h = g->r->obj;
+	int r = 0;
+
+	mc_mutex_lock(&h->kv->lock);
+	if (g->n > 0 && h->last != NULL && h->last->index == g->first) {
+		g->blocks[0] = h->last;
 		atomic_fetch_add(&g->blocks[0]->refs, 1);
 	}
-	mc_mutex_unlock(&kv->lock);
-	if (g->blocks[g->i] != NULL) {
-		g->i++;
-		next_block(g);
-		return;
+	mc_mutex_unlock(&h->kv->lock);
+	for (unsigned i = 0; i < g->n && r == 0; i++) {
+		if (g->blocks[i] == NULL)
+			g->blocks[i] = kv_block_find(h->kv, g->obj, g->first + i);
+		g->has[i] = g->blocks[i] != NULL;
+		if (!g->has[i])
+			g->blocks[i] = kv_block_new(h->kv, g->obj, g->first + i);
+		r = g->blocks[i] == NULL ? -ENOMEM : 0;
 	}
-	g->blocks[g->i] = aligned_alloc(4096, sizeof(struct kv_block) + MC_BLOCK_SIZE);
-	if (g->blocks[g->i] == NULL) {
-		range_done(g, -ENOMEM);
-		return;
-	}
-	atomic_store(&g->blocks[g->i]->refs, 1);
-	g->blocks[g->i]->index = b;
-	read_block(g);
+	return r;
 }
 
 void kv_range_read(struct mc_kv_read *r)
@@ -232,14 +239,13 @@ void kv_range_read(struct mc_kv_read *r)
 	if (r->len > 0)
 		g->n = (unsigned)(((r->off + r->len - 1) >> MC_BLOCK_SHIFT) - g->first + 1);
 	assert(g->n <= MC_KV_READ_IOV);
-	next_block(g);
+	if (find_blocks(g) < 0)
+		range_done(g, -ENOMEM);
+	else
+		next_block(g);
 }
 
 void kv_range_end(struct mc_kv_read *r)
 {
-	struct range *g = r->priv[1];
-
-	for (unsigned i = 0; i < g->n; i++)
-		kv_block_put(g->blocks[i]);
-	free(g);
+	range_free(r->obj->kv, r->priv[1]);
 }

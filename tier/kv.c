@@ -37,11 +37,18 @@ void kv_object_drop_locked(struct mc_kv *kv, struct kv_object *obj)
 void kv_reap(struct mc_kv *kv)
 {
 	struct kv_object *list, *obj;
+	struct kv_block *blocks, *b;
 
 	mc_mutex_lock(&kv->lock);
 	list = kv->garbage;
 	kv->garbage = NULL;
+	blocks = kv->blocks.garbage;
+	kv->blocks.garbage = NULL;
 	mc_mutex_unlock(&kv->lock);
+	while ((b = blocks) != NULL) {
+		blocks = b->next;
+		kv_block_put(kv, b);
+	}
 	while ((obj = list) != NULL) {
 		list = obj->next;
 		kv_release_place(kv, obj);
@@ -208,6 +215,7 @@ static void stop(struct mc_kv *kv)
 	if (kv->log != NULL)
 		mc_kv_log_close(kv->log);
 	kv_reap(kv);
+	kv_blocks_close(kv);
 	kv_pool_done(kv);
 	kv_delete_close(kv);
 }
@@ -248,6 +256,8 @@ int mc_kv_open(const struct mc_kv_opts *opts, struct mc_kv **ret, struct mc_err 
 		kv->index = kv_index_open(kv);
 		r = kv->index != NULL ? mc_policy_open(kv->opts.dram_capacity, &kv->policy)
 				      : -ENOMEM;
+		if (r == 0)
+			r = kv_blocks_open(&kv->blocks, kv->opts.dram_capacity);
 		mc_mutex_unlock(&kv->lock);
 	}
 	if (r == 0)

@@ -25,7 +25,8 @@
 static const uint32_t sizes[] = {128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144,
 	8192, 12288, 16384, 24576, 32768, 49152, 65536};
 #define SIZES (sizeof(sizes) / sizeof(*sizes))
-#define CLASSES (SIZES * MC_SLAB_KINDS)
+#define BLOCKS (SIZES * MC_SLAB_BLOCK) /* the class of blocks, the last one */
+#define CLASSES (BLOCKS + 1)
 
 struct head {
 	char magic[8];
@@ -57,15 +58,22 @@ struct mc_slab {
 	uint32_t n_empty MC_GUARDED_BY(lock); /* pieces with a class and no slot taken */
 };
 
+static uint32_t size_of(unsigned class)
+{
+	return class == BLOCKS ? MC_SLAB_BLOCK_SIZE : sizes[class % SIZES];
+}
+
 static uint32_t slots_of(unsigned class)
 {
-	return (uint32_t)(MC_SLAB_PIECE / sizes[class % SIZES]);
+	return (uint32_t)(MC_SLAB_PIECE / size_of(class));
 }
 
 static unsigned class_of(enum mc_slab_kind kind, uint32_t size)
 {
 	unsigned c = 0;
 
+	if (kind == MC_SLAB_BLOCK)
+		return BLOCKS;
 	assert(size > 0 && size <= MC_SLAB_SLOT_MAX);
 	while (sizes[c] < size)
 		c++;
@@ -184,7 +192,7 @@ int mc_slab_alloc(struct mc_slab *s, enum mc_slab_kind kind, uint32_t size, uint
 	if (x->n_taken == n)
 		unlink_partial(s, class, p);
 	mc_mutex_unlock(&s->lock);
-	*ret_off = piece_off(s, p) + (uint64_t)slot * sizes[class % SIZES];
+	*ret_off = piece_off(s, p) + (uint64_t)slot * size_of(class);
 	return 0;
 }
 
@@ -197,7 +205,7 @@ void mc_slab_free(struct mc_slab *s, uint64_t off)
 	mc_mutex_lock(&s->lock);
 	assert(p < s->n_pieces && s->head->class[p] != 0);
 	class = s->head->class[p] - 1u;
-	slot = (uint32_t)((off - piece_off(s, p)) / sizes[class % SIZES]);
+	slot = (uint32_t)((off - piece_off(s, p)) / size_of(class));
 	assert((x->taken[slot / 64] >> slot % 64 & 1) != 0);
 	x->taken[slot / 64] &= ~(UINT64_C(1) << slot % 64);
 	if (x->n_taken-- == slots_of(class))
@@ -207,6 +215,16 @@ void mc_slab_free(struct mc_slab *s, uint64_t off)
 	else if (x->n_taken == 0)
 		drop_piece(s, class, p);
 	mc_mutex_unlock(&s->lock);
+}
+
+bool mc_slab_has_block(struct mc_slab *s)
+{
+	bool has;
+
+	mc_mutex_lock(&s->lock);
+	has = s->partial[BLOCKS] != NO_PIECE;
+	mc_mutex_unlock(&s->lock);
+	return has;
 }
 
 void *mc_slab_ptr(struct mc_slab *s, uint64_t off)
@@ -227,11 +245,10 @@ bool mc_slab_claim(struct mc_slab *s, enum mc_slab_kind kind, uint64_t off, uint
 	mc_mutex_lock(&s->lock);
 	class = s->head->class[p] - 1u;
 	if (p < s->n_pieces && s->pieces[p].taken != NULL && class / SIZES == (unsigned)kind &&
-		sizes[class % SIZES] >= size &&
-		(off - piece_off(s, (uint32_t)p)) % sizes[class % SIZES] == 0) {
+		size_of(class) >= size && (off - piece_off(s, (uint32_t)p)) % size_of(class) == 0) {
 		struct piece *x = &s->pieces[p];
 
-		slot = (off - piece_off(s, (uint32_t)p)) / sizes[class % SIZES];
+		slot = (off - piece_off(s, (uint32_t)p)) / size_of(class);
 		ok = slot < slots_of(class) && (x->taken[slot / 64] >> slot % 64 & 1) == 0;
 		if (ok) {
 			x->taken[slot / 64] |= UINT64_C(1) << slot % 64;
@@ -254,8 +271,7 @@ void mc_slab_each(struct mc_slab *s, enum mc_slab_kind kind,
 		if (s->head->class[p] == 0 || class / SIZES != (unsigned)kind)
 			continue;
 		for (uint32_t i = 0; i < slots_of(class); i++)
-			each(ctx, piece_off(s, p) + (uint64_t)i * sizes[class % SIZES],
-				sizes[class % SIZES]);
+			each(ctx, piece_off(s, p) + (uint64_t)i * size_of(class), size_of(class));
 	}
 }
 

@@ -14,9 +14,11 @@ struct mc_slab;
 
 #define MC_SLAB_PIECE (UINT64_C(2) << 20)
 #define MC_SLAB_SLOT_MAX (UINT32_C(64) << 10)
+#define MC_SLAB_BLOCK_SIZE (UINT32_C(1) << 20) /* of every MC_SLAB_BLOCK */
 
-/* Two kinds that never share a piece: records that describe objects, and their bytes. */
-enum mc_slab_kind { MC_SLAB_META, MC_SLAB_DATA, MC_SLAB_KINDS };
+/* Kinds that never share a piece: records that describe objects, their bytes, and blocks of larger
+ * ones, which nobody claims after a restart. */
+enum mc_slab_kind { MC_SLAB_META, MC_SLAB_DATA, MC_SLAB_BLOCK };
 
 /*
  * Maps the file at path for pieces of together max_bytes. With adopt the content of an earlier
@@ -26,9 +28,12 @@ int mc_slab_open(
 	const char *path, uint64_t max_bytes, bool adopt, struct mc_slab **ret, bool *ret_adopted);
 void mc_slab_close(struct mc_slab *s); /* NULL allowed; the file stays */
 
-/* A slot of at least size bytes, 1 … MC_SLAB_SLOT_MAX; content undefined. 0 or -ENOSPC. */
+/* A slot of at least size bytes, 1 … MC_SLAB_SLOT_MAX; content undefined. 0 or -ENOSPC. A block is
+ * aligned to its size in the file. */
 int mc_slab_alloc(struct mc_slab *s, enum mc_slab_kind kind, uint32_t size, uint64_t *ret_off);
 void mc_slab_free(struct mc_slab *s, uint64_t off);
+/* Whether a block can be had from the pieces in use. */
+bool mc_slab_has_block(struct mc_slab *s);
 /* Borrowed until the slot is freed. */
 void *mc_slab_ptr(struct mc_slab *s, uint64_t off);
 /* After adoption, before any alloc: the slot is taken. False when it is none, or taken already. */
