@@ -18,7 +18,8 @@ static const char *const names[MC_CONTROL_N] = {[MC_CONTROL_STATUS] = "status",
 	[MC_CONTROL_EVICT] = "evict",
 	[MC_CONTROL_PIN] = "pin",
 	[MC_CONTROL_UNPIN] = "unpin",
-	[MC_CONTROL_REFRESH] = "refresh"};
+	[MC_CONTROL_REFRESH] = "refresh",
+	[MC_CONTROL_SCRUB] = "scrub"};
 
 static bool takes_paths(enum mc_control_command c)
 {
@@ -28,6 +29,11 @@ static bool takes_paths(enum mc_control_command c)
 static bool takes_tier(enum mc_control_command c)
 {
 	return c == MC_CONTROL_WARM || c == MC_CONTROL_EVICT;
+}
+
+static bool takes_rate(enum mc_control_command c)
+{
+	return c == MC_CONTROL_WARM || c == MC_CONTROL_SCRUB;
 }
 
 static int parse_command(const json_t *value, enum mc_control_command *ret)
@@ -101,7 +107,7 @@ static bool known_keys(json_t *root, const struct mc_control_request *q)
 		bool known = strcmp(key, "command") == 0 ||
 			(takes_paths(q->command) && strcmp(key, "paths") == 0) ||
 			(takes_tier(q->command) && strcmp(key, "tier") == 0) ||
-			(q->command == MC_CONTROL_WARM && strcmp(key, "bytes_per_second") == 0);
+			(takes_rate(q->command) && strcmp(key, "bytes_per_second") == 0);
 
 		if (!known)
 			return false;

@@ -21,6 +21,7 @@ enum mc_control_command {
 	MC_CONTROL_PIN,
 	MC_CONTROL_UNPIN,
 	MC_CONTROL_REFRESH,
+	MC_CONTROL_SCRUB,
 	MC_CONTROL_N
 };
 
@@ -48,6 +49,14 @@ struct mc_control_peer {
 };
 /* Carries the request out and sends its answers. */
 void mc_control_run(
+	struct mc_fs *fs, const struct mc_control_request *q, const struct mc_control_peer *peer);
+/* Sends obj, which it consumes, as a line; false: nobody waits any more. */
+struct json_t;
+bool mc_control_send(const struct mc_control_peer *peer, struct json_t *obj);
+/* Sends the answer {"ok": true, "result": …}; consumes result. */
+void mc_control_accept(const struct mc_control_peer *peer, struct json_t *result);
+/* [blocks] A pass of the scrub, watched. */
+void mc_control_scrub(
 	struct mc_fs *fs, const struct mc_control_request *q, const struct mc_control_peer *peer);
 /* Sends the answer {"ok": false, …}. */
 void mc_control_refuse(const struct mc_control_peer *peer, int error, const char *text);

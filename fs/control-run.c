@@ -13,8 +13,7 @@
 
 #define PROGRESS_NS UINT64_C(250000000)
 
-/* Sends obj and drops it; false: nobody waits any more. */
-static bool send_object(const struct mc_control_peer *peer, json_t *obj)
+bool mc_control_send(const struct mc_control_peer *peer, json_t *obj)
 {
 	char *line = obj != NULL ? json_dumps(obj, JSON_COMPACT) : NULL;
 	bool sent = line != NULL && peer->send(peer->ctx, line, strlen(line));
@@ -35,14 +34,14 @@ void mc_control_refuse(const struct mc_control_peer *peer, int error, const char
 {
 	const char *name = strerrorname_np(-error);
 
-	send_object(peer,
+	mc_control_send(peer,
 		json_pack("{s:b, s:s, s:o}", "ok", 0, "error", name != NULL ? name : "EIO", "text",
 			text_of(text)));
 }
 
-static void accept_with(const struct mc_control_peer *peer, json_t *result)
+void mc_control_accept(const struct mc_control_peer *peer, json_t *result)
 {
-	send_object(peer, json_pack("{s:b, s:o}", "ok", 1, "result", result));
+	mc_control_send(peer, json_pack("{s:b, s:o}", "ok", 1, "result", result));
 }
 
 /* What the daemon says about itself: as JSON where it is, else as a text. */
@@ -68,7 +67,7 @@ static void tell(struct mc_fs *fs, enum mc_control_command what, const struct mc
 	if (result == NULL)
 		mc_control_refuse(peer, -ENOMEM, "out of memory");
 	else
-		accept_with(peer, result);
+		mc_control_accept(peer, result);
 }
 
 /* One command over its paths. */
@@ -95,7 +94,7 @@ static bool tell_progress(struct walk *w, uint64_t bytes)
 	if (now - w->told_ns < PROGRESS_NS)
 		return true;
 	w->told_ns = now;
-	return send_object(w->peer,
+	return mc_control_send(w->peer,
 		json_pack("{s:{s:I, s:I}}", "progress", "bytes", (json_int_t)bytes, "paths",
 			(json_int_t)w->items));
 }
@@ -238,7 +237,7 @@ static void walk_paths(
 		w.unsettled = false;
 		each_path(&w);
 		if (!w.gone)
-			accept_with(peer,
+			mc_control_accept(peer,
 				json_pack(
 					"{s:O, s:O}", "files", w.figures, "failures", w.failures));
 	}
@@ -259,7 +258,10 @@ void mc_control_run(
 		break;
 	case MC_CONTROL_REFRESH:
 		mc_admin_refresh(fs);
-		accept_with(peer, json_null());
+		mc_control_accept(peer, json_null());
+		break;
+	case MC_CONTROL_SCRUB:
+		mc_control_scrub(fs, q, peer);
 		break;
 	default:
 		walk_paths(fs, q, peer);

@@ -33,6 +33,12 @@ void mc_figures_take(struct mc_fs *fs, struct mc_figures *ret)
 	mc_store_stats(fs->opts->store, &ret->store);
 	if (fs->opts->kv != NULL)
 		mc_kv_stats(fs->opts->kv, &ret->kv);
+	ret->has_scrub = fs->opts->scrub != NULL;
+	if (ret->has_scrub)
+		mc_scrub_status(fs->opts->scrub, &ret->scrub);
+	ret->scrub_running = ret->scrub.running;
+	ret->scrub_lost = ret->scrub.now.lost > ret->scrub.last.lost ? ret->scrub.now.lost
+								     : ret->scrub.last.lost;
 	mc_remote_stats(fs->opts->remote, &ret->remote);
 	mc_remote_set_status(fs->opts->remote, &ret->set);
 	ret->has_nvme = ret->store.nvme.capacity > 0;
@@ -86,6 +92,19 @@ void mc_figures_degraded(const struct mc_fs *fs, const struct mc_figures *f,
 	}
 	if (f->has_kv && f->kv.degraded != NULL) {
 		snprintf(text, sizeof(text), "KV store: %s", f->kv.degraded);
+		each(ctx, text);
+	}
+	if (f->scrub_lost > 0) {
+		snprintf(text, sizeof(text),
+			"scrub: the last copies of %llu KV objects are damaged; the log names them",
+			(unsigned long long)f->scrub_lost);
+		each(ctx, text);
+	}
+	if (f->store.unrepaired_blocks > 0) {
+		snprintf(text, sizeof(text),
+			"scrub: clients read %llu damaged blocks on NVMe that the remote does not "
+			"give",
+			(unsigned long long)f->store.unrepaired_blocks);
 		each(ctx, text);
 	}
 	if (!f->store.dram.mounted)

@@ -4,6 +4,7 @@
 #include "fs/state.h"
 #include "tier/kv.h"
 #include "tier/remote-set.h"
+#include "tier/scrub.h"
 #include "tier/store.h"
 
 /* Counters as far as the process has come; bytes where the name says nothing else. */
@@ -11,8 +12,9 @@ struct mc_figures {
 	struct mc_store_stats store;
 	struct mc_kv_stats kv; /* zero without kv/ */
 	struct mc_remote_stats remote;
-	struct mc_set_status set; /* n = 0: one remote */
-	bool has_nvme, has_kv;
+	struct mc_set_status set;     /* n = 0: one remote */
+	struct mc_scrub_status scrub; /* zero without one */
+	bool has_nvme, has_kv, has_scrub;
 	uint64_t opens_passthrough, opens_cached;
 	uint64_t reads, read_bytes, read_errors;
 	uint64_t requests_waiting; /* calls begun and not ended */
@@ -23,6 +25,8 @@ struct mc_figures {
 	uint64_t started_s;      /* since the epoch */
 	uint64_t resident_bytes; /* memory of the process */
 	uint64_t up, passthrough, remote_up, kv_recovering, nvme_bypassed; /* 0 or 1 */
+	uint64_t scrub_running;                                            /* likewise */
+	uint64_t scrub_lost; /* KV objects whose last copy is damaged, as far as was seen */
 };
 
 void mc_figures_take(struct mc_fs *fs, struct mc_figures *ret);

@@ -12,6 +12,7 @@
 struct mc_catalogue;
 struct mc_kv;
 struct mc_remote;
+struct mc_scrub;
 struct mc_store;
 struct mc_takeover;
 
@@ -37,6 +38,7 @@ struct mc_fs_opts {
 	struct mc_catalogue *catalogue;
 	struct mc_remote *remote;
 	struct mc_kv *kv;             /* borrowed likewise; NULL = no kv/ */
+	struct mc_scrub *scrub;       /* borrowed likewise; NULL = nothing lies on NVMe */
 	const char *fuse_options;     /* what follows -o, comma-separated; NULL = none */
 	bool hide_xattrs;             /* user.mooncake.* is in no list of attributes */
 	bool no_passthrough;          /* serve everything through the daemon */

@@ -10,7 +10,7 @@
 #include "fs/figures.h"
 
 enum type { COUNTER, GAUGE };
-enum when { ALWAYS, WITH_NVME, WITH_KV, WITH_KV_NVME };
+enum when { ALWAYS, WITH_NVME, WITH_KV, WITH_KV_NVME, WITH_SCRUB };
 
 struct row {
 	const char *name; /* after "mooncakefs_"; counters get "_total" */
@@ -98,6 +98,25 @@ static const struct row rows[] = {
 	{"nvme_bypassed", GAUGE, WITH_NVME, AT(nvme_bypassed), NULL,
 		"1 while the NVMe tier is left out for its errors."},
 
+	{"scrub_running", GAUGE, WITH_SCRUB, AT(scrub_running), NULL,
+		"1 while what lies on NVMe is compared with its checksums."},
+	{"scrub_passes", COUNTER, WITH_SCRUB, AT(scrub.passes), NULL, "Passes that ended."},
+	{"scrub_read_bytes", COUNTER, WITH_SCRUB, AT(scrub.ever.bytes), NULL, "Bytes compared."},
+	{"scrub_bad", COUNTER, WITH_SCRUB, AT(scrub.ever.bad), NULL,
+		"Blocks and KV objects found damaged."},
+	{"scrub_repaired", COUNTER, WITH_SCRUB, AT(scrub.ever.repaired), NULL,
+		"Of them, made right again on NVMe at once."},
+	{"scrub_dropped", COUNTER, WITH_SCRUB, AT(scrub.ever.dropped), NULL,
+		"Of them, taken out of NVMe: another copy serves."},
+	{"scrub_failed", COUNTER, WITH_SCRUB, AT(scrub.ever.failed), NULL,
+		"Blocks and KV objects that could not be read."},
+	{"scrub_lost_objects", GAUGE, WITH_SCRUB, AT(scrub_lost), NULL,
+		"KV objects whose last copy was found damaged in this pass or the last one."},
+	{"unrepaired_blocks", GAUGE, WITH_NVME, AT(store.unrepaired_blocks), NULL,
+		"Damaged blocks that clients read past the daemon and no remote gives now."},
+	{"repaired_blocks", COUNTER, WITH_NVME, AT(store.repaired_blocks), NULL,
+		"Damaged blocks that were made right under such clients."},
+
 	{"remote_up", GAUGE, ALWAYS, AT(remote_up), NULL, "0 while no connection works."},
 	{"remote_read_bytes", COUNTER, ALWAYS, AT(remote.bytes_read), NULL,
 		"Bytes read from the remote."},
@@ -142,7 +161,7 @@ static const struct row rows[] = {
 static bool applies(enum when w, const struct mc_figures *f)
 {
 	return w == ALWAYS || (w == WITH_NVME && f->has_nvme) || (w == WITH_KV && f->has_kv) ||
-		(w == WITH_KV_NVME && f->kv.nvme_capacity > 0);
+		(w == WITH_KV_NVME && f->kv.nvme_capacity > 0) || (w == WITH_SCRUB && f->has_scrub);
 }
 
 static void print_row(const struct row *r, const struct mc_figures *f, FILE *out)

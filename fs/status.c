@@ -10,6 +10,7 @@
 
 #include "fs/figures.h"
 #include "fs/log.h"
+#include "fs/scrub-json.h"
 #include "fs/takeover.h"
 
 #define INDENT JSON_INDENT(2)
@@ -241,6 +242,23 @@ static json_t *recovery(const struct mc_figures *f)
 		{"nvme_files_to_verify", number(f->store.unverified)});
 }
 
+static json_t *scrub(const struct mc_figures *f)
+{
+	const struct mc_scrub_status *s = &f->scrub;
+
+	if (!f->has_scrub)
+		return json_null();
+	return OBJECT({"bytes_per_second", number(s->rate)}, {"running", json_boolean(s->running)},
+		{"ordered", json_boolean(s->ordered)}, {"total_bytes", number(s->total)},
+		{"passes", number(s->passes)},
+		{"last_ended", s->ended_s > 0 ? moment((uint64_t)s->ended_s) : json_null()},
+		{"pass", mc_scrub_counts_json(&s->now)}, {"last", mc_scrub_counts_json(&s->last)},
+		{"since_start", mc_scrub_counts_json(&s->ever)},
+		{"repaired_blocks", number(f->store.repaired_blocks)},
+		{"unrepaired_blocks", number(f->store.unrepaired_blocks)},
+		{"lost_objects", number(f->scrub_lost)});
+}
+
 static void add_text(void *ctx, const char *text)
 {
 	json_array_append_new(ctx, words(text));
@@ -253,14 +271,15 @@ int mc_status_json(struct mc_fs *fs, FILE *out)
 
 	mc_figures_take(fs, &f);
 	mc_figures_degraded(fs, &f, add_text, degraded);
-	return print(OBJECT({"build", build(fs)}, {"mount", mount_part(fs, &f)},
-			     {"modes", modes(fs, &f)}, {"degraded", degraded}, {"tiers", tiers(&f)},
-			     {"remotes", remotes(fs, &f)},
-			     {"dirty_bytes", number(f.kv.dirty_bytes)}, {"recovery", recovery(&f)},
-			     {"requests",
-				     OBJECT({"waiting", number(f.requests_waiting)},
-					     {"expired", number(f.requests_expired)})},
-			     {"checkpoints", checkpoints(&f)}, {"kv", kv(&f)}),
+	return print(
+		OBJECT({"build", build(fs)}, {"mount", mount_part(fs, &f)},
+			{"modes", modes(fs, &f)}, {"degraded", degraded}, {"tiers", tiers(&f)},
+			{"remotes", remotes(fs, &f)}, {"dirty_bytes", number(f.kv.dirty_bytes)},
+			{"recovery", recovery(&f)}, {"scrub", scrub(&f)},
+			{"requests",
+				OBJECT({"waiting", number(f.requests_waiting)},
+					{"expired", number(f.requests_expired)})},
+			{"checkpoints", checkpoints(&f)}, {"kv", kv(&f)}),
 		INDENT, out);
 }
 

@@ -23,7 +23,7 @@ struct mc_kv_scrub {
 void kv_tell_lost(struct mc_kv *kv, const char *key)
 {
 	uint64_t now = mc_now_ns(), next = atomic_load(&kv->tell_lost_ns), left_out;
-	char text[KV_KEY_MAX + 300];
+	char text[KV_KEY_MAX + 300], more[64] = "";
 
 	if (now < next ||
 		!atomic_compare_exchange_strong(&kv->tell_lost_ns, &next, now + TELL_NS)) {
@@ -31,10 +31,12 @@ void kv_tell_lost(struct mc_kv *kv, const char *key)
 		return;
 	}
 	left_out = atomic_exchange(&kv->lost_untold, 0);
+	if (left_out > 0)
+		snprintf(more, sizeof(more), " (%llu more left out)", (unsigned long long)left_out);
 	snprintf(text, sizeof(text),
 		"tier=nvme dir=%s key=\"%s\" the last copy does not match its checksum; put the "
-		"object again, or remove it (%llu more left out)",
-		kv->opts.nvme_dir, key, (unsigned long long)left_out);
+		"object again, or remove it%s",
+		kv->opts.nvme_dir, key, more);
 	kv_event(kv, "kv-object-lost", text);
 }
 

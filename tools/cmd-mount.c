@@ -6,11 +6,13 @@
 #include "fs/takeover.h"
 #include "manifest/catalogue.h"
 #include "tier/cleanup.h"
+#include "tier/scrub.h"
 #include "tier/store.h"
 #include "tools/daemon.h"
 #include "tools/keeper.h"
 #include "tools/mount-dram.h"
 #include "tools/mount-kv.h"
+#include "tools/mount-scrub.h"
 #include "tools/mount-settings.h"
 #include "tools/mount-table.h"
 #include "tools/open-remote.h"
@@ -40,6 +42,7 @@ struct mount {
 	struct mc_store *store;         /* owned */
 	struct mc_catalogue *catalogue; /* owned */
 	struct mc_mount_kv kv;
+	struct mc_scrub *scrub; /* owned; NULL = nothing lies on NVMe */
 	struct mc_mount_settings settings;
 	struct mc_daemon daemon;
 	struct mc_keeper keeper;
@@ -200,6 +203,10 @@ static int apply(void *ctx, enum mc_option_id id, const struct mc_options *next,
 		m->stop_s = (unsigned)mc_options_number(next, MC_OPT_STOP_TIMEOUT);
 		m->fs_opts.stop_deadline_ms = m->stop_s * 1000 / 3;
 		return 0;
+	case MC_OPT_SCRUB:
+		if (m->scrub != NULL)
+			mc_scrub_set_rate(m->scrub, mc_options_number(next, MC_OPT_SCRUB));
+		return 0;
 	case MC_OPT_DRAM:
 		return resize(m, MC_TIER_DRAM, mc_options_number(next, MC_OPT_DRAM),
 			m->kv.dram_bytes, err);
@@ -287,6 +294,7 @@ static int serve(struct mount *m, struct mc_err *err)
 		.catalogue = m->catalogue,
 		.remote = m->remote,
 		.kv = m->kv.kv,
+		.scrub = m->scrub,
 		.fuse_options = mc_options_flag(m->o, MC_OPT_ALLOW_OTHER) && geteuid() != 0
 			? "allow_other"
 			: NULL,
@@ -323,6 +331,7 @@ static void close_all(struct mount *m)
 
 	signal(SIGALRM, on_alarm);
 	alarm(stop_s - stop_s / 3);
+	mc_scrub_close(m->scrub);
 	kept = mc_mount_kv_close(&m->kv, stop_s * 1000 / 3);
 	if (kept > 0)
 		mc_log(MC_LOG_WARNING, "kv-kept-in-memory",
@@ -360,6 +369,8 @@ static int run(struct mount *m)
 	r = open_store(m, &err);
 	if (r == 0)
 		r = mc_mount_kv_open(&m->kv, m->o, m->remote, on_event, &err);
+	if (r == 0)
+		r = mc_mount_scrub_open(m->o, m->store, m->kv.kv, m->nvme_dir, &m->scrub, &err);
 	if (r == 0)
 		r = open_catalogue(m, &err);
 	if (r == 0)

@@ -107,6 +107,11 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		ON_MOUNT | MC_IN_REBALANCE},
 	[MC_OPT_KV_ACK] = {"kv-ack", 0, true, true, MC_OPTION_CHOICE, "dram|nvme|remote", "dram", 0,
 		0, "How far a KV object is once others see it.", ON_MOUNT},
+	[MC_OPT_SCRUB] = {"scrub", 0, true, true, MC_OPTION_SIZE, "SIZE", "16MiB", 0,
+		UINT64_C(1) << 50,
+		"Bytes a second that are read on NVMe in the background and compared with their "
+		"checksums; less while the tier is busy; 0 = only on order.",
+		ON_MOUNT},
 	[MC_OPT_MEMORY] = {"memory", 0, true, true, MC_OPTION_SIZE, "SIZE", NULL,
 		UINT64_C(64) << 20, UINT64_C(1) << 40,
 		"Bound on the daemon's memory beyond the DRAM tier; default 256MiB, on small "
