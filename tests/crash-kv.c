@@ -52,7 +52,7 @@ static size_t size_of(uint32_t content)
 		return 16 + crash_random(&rng) % 9000;
 	if (kind < 9)
 		return 16 + crash_random(&rng) % 300000;
-	return crash_random(&rng) % 1200000; /* an image of its own */
+	return crash_random(&rng) % 1200000; /* in parts */
 }
 
 static void key_name(unsigned client, unsigned key, char out[32])
@@ -323,14 +323,13 @@ static uint64_t disk_bytes(const char *path)
 static void check_space(struct kv_fixture *x)
 {
 	uint64_t deadline = mc_now_ns() + UINT64_C(20000000000);
-	char segments[128], images[128];
+	char segments[128];
 	struct mc_kv_stats s;
 	uint64_t bytes;
 
 	snprintf(segments, sizeof(segments), "%s/segments", x->nvme);
-	snprintf(images, sizeof(images), "%s/kvimages", x->nvme);
 	do { /* a segment may be reclaimed at this moment */
-		bytes = disk_bytes(segments) + disk_bytes(images);
+		bytes = disk_bytes(segments);
 		mc_kv_stats(x->kv, &s);
 	} while (s.nvme_used != bytes && mc_now_ns() < deadline);
 	if (s.nvme_used != bytes || bytes > x->opts.nvme_capacity)

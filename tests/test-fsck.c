@@ -52,7 +52,7 @@ static bool is_one_more(const char *name)
 	const char *slash = strchr(name, '/');
 	unsigned alike = 0;
 
-	if (slash == NULL || (name[0] != 's' && strncmp(name, "kvimages", 8) != 0))
+	if (slash == NULL || name[0] != 's')
 		return false;
 	for (unsigned i = 0; i < n_files; i++)
 		alike += strncmp(files[i], name, (size_t)(slash - name)) == 0;
@@ -119,7 +119,7 @@ static void do_damage(const char *dir, const char *file, enum damage what)
 /* Room without content: the end of a segment, a hole of an image, the unused part of a log. */
 static bool may_be_unused(const char *file, enum damage what)
 {
-	return strncmp(file, "segments/", 9) == 0 || strncmp(file, "kvimages/", 9) == 0 ||
+	return strncmp(file, "segments/", 9) == 0 ||
 		(strncmp(file, "images/", 7) == 0 && what == FLIP_MIDDLE) ||
 		(strstr(file, "journal/log.") != NULL && what >= CUT_HALF);
 }
@@ -342,7 +342,7 @@ END_TEST
 START_TEST(what_nobody_owns_is_named_and_removed_and_is_no_damage)
 {
 	static const char *const strangers[] = {"images/00/stranger", "held/stranger",
-		"segments/stranger", "segments/000000ff", "kvimages/stranger",
+		"segments/stranger", "segments/000000ff", "segments/00000000",
 		"images/00/"
 		"0000000000000000000000000000000000000000000000000000000000000000-4096"};
 	const unsigned n = sizeof(strangers) / sizeof(*strangers);

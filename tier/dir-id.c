@@ -1,4 +1,4 @@
-/* "mooncakefs <kind> format 1", newline, "uuid <32 hex digits>", newline. */
+/* "mooncakefs <kind> format <n>", newline, "uuid <32 hex digits>", newline. */
 #include "tier/dir-id.h"
 
 #include "tier/cleanup.h"
@@ -19,7 +19,8 @@ static size_t make_text(const struct mc_dir_id *id, const uint8_t uuid[16], char
 	char hex[33];
 
 	mc_hex_encode(uuid, 16, hex);
-	return (size_t)snprintf(out, TEXT_MAX, "mooncakefs %s format 1\nuuid %s\n", id->kind, hex);
+	return (size_t)snprintf(
+		out, TEXT_MAX, "mooncakefs %s format %u\nuuid %s\n", id->kind, id->format, hex);
 }
 
 /* A later format has a larger number in the same first line. */
@@ -32,7 +33,7 @@ static bool is_later(const struct mc_dir_id *id, const char *text)
 	snprintf(line, sizeof(line), "mooncakefs %s format ", id->kind);
 	if (strncmp(text, line, strlen(line)) != 0)
 		return false;
-	return sscanf(text + strlen(line), "%u%n", &format, &n) == 1 && format > 1 &&
+	return sscanf(text + strlen(line), "%u%n", &format, &n) == 1 && format != id->format &&
 		text[strlen(line) + (size_t)n] == '\n';
 }
 

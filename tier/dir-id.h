@@ -11,6 +11,7 @@ struct mc_dir_id {
 	const char *dir, *name; /* STORE, KVSTORE */
 	const char *kind;       /* "nvme", "kv": as the text has it */
 	const char *what;       /* as messages call it */
+	unsigned format;        /* of the kind, from 1 on */
 };
 
 /* 0; -ENOENT; -EPROTONOSUPPORT another format, -EBADMSG damaged, both with a text; -errno. */

@@ -40,6 +40,7 @@ enum mc_journal_type {
 	MC_JOURNAL_KV_MARK = 19,    /* a directory or a pin, made or gone */
 	MC_JOURNAL_KV_REMOTE = 20,  /* key, version, copies on remotes */
 	MC_JOURNAL_KV_SEGMENT = 21, /* segment, generation: older records in it are dead */
+	MC_JOURNAL_KV_PART = 22,    /* part of a large object and its place */
 };
 
 /* Bytes of a device, or of a file, in which a journal lies: [at, at + bytes) of fd. */

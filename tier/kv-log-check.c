@@ -3,8 +3,8 @@
  * the segment are noted under the lock, and read a piece at a time. What has left its place
  * meanwhile was verified when it was moved, or is needed no more.
  *
- * Invariants: 1. a segment is read with a reader counted in it, an image while it is held, so that
- * neither is reused; 2. what does not verify though the table has it at that place is damaged.
+ * Invariants: 1. a segment is read with a reader counted in it, so that it is not reused; 2. what
+ * does not verify though the table has it at that place is damaged.
  */
 #include "tier/kv-log-check.h"
 
@@ -17,7 +17,6 @@
 
 #define STRETCH (UINT64_C(16) << 20) /* bytes of a segment whose records are noted at once */
 #define PIECE (UINT64_C(1) << 20)    /* bytes of small records read at once */
-#define PART MC_KV_RECORD_MAX        /* bytes of an image likewise */
 /* A record, and what alignment adds at both ends. */
 #define BUFFER (MC_KV_RECORD_MAX + 4 * (uint64_t)MC_KV_ALIGN)
 
@@ -142,8 +141,8 @@ static int copy_placed(struct mc_kv_log_check *c, const struct place *p, struct 
 
 	mc_mutex_lock(&log->lock);
 	e = mc_kv_table_get(&log->table, p->slot);
-	if (e != NULL && e->kind == MC_KV_OBJECT && e->segment == c->at.segment &&
-		e->generation == c->generation && e->off == p->off &&
+	if (e != NULL && (e->kind == MC_KV_OBJECT || e->kind == MC_KV_PART) &&
+		e->segment == c->at.segment && e->generation == c->generation && e->off == p->off &&
 		e->off + MC_KV_HEADER + e->size == p->end) {
 		*ret = copy_locked(e);
 		r = *ret != NULL ? 0 : -ENOMEM;
@@ -155,12 +154,24 @@ static int copy_placed(struct mc_kv_log_check *c, const struct place *p, struct 
 static void found(
 	struct mc_kv_log_check *c, const struct mc_kv_entry *e, struct mc_kv_log_checked *sum)
 {
-	struct mc_kv_meta meta = mc_kv_entry_meta(e);
-	struct mc_kv_loc loc = mc_kv_entry_loc(e);
+	struct mc_kv_log *log = c->log;
+	cleanup_free struct mc_kv_entry *whole = NULL;
+	struct mc_kv_meta meta;
+	struct mc_kv_loc loc;
 
-	mc_mutex_lock(&c->log->lock);
-	c->log->stats.bad++;
-	mc_mutex_unlock(&c->log->lock);
+	mc_mutex_lock(&log->lock);
+	log->stats.bad++;
+	if (e->kind == MC_KV_PART) {
+		const struct mc_kv_entry *of = mc_kv_table_get(
+			&log->table, mc_kv_split_find_locked(log, e->version, mc_kv_entry_key(e)));
+
+		whole = of != NULL ? copy_locked(of) : NULL;
+	}
+	mc_mutex_unlock(&log->lock);
+	if (e->kind == MC_KV_PART && whole == NULL)
+		return; /* it is gone, or no memory to say so: the next time */
+	meta = mc_kv_entry_meta(whole != NULL ? whole : e);
+	loc = mc_kv_entry_loc(whole != NULL ? whole : e);
 	sum->bad++;
 	c->bad(c->ctx, &meta, &loc);
 }
@@ -241,134 +252,6 @@ static int check_records(struct mc_kv_log_check *c, struct mc_kv_log_checked *su
 	return r;
 }
 
-/* ---- images */
-
-static int by_image(const uint8_t v[16], uint32_t g, const uint8_t w[16], uint32_t h)
-{
-	int d = memcmp(v, w, 16);
-
-	return d != 0 ? d : g < h ? -1 : g > h;
-}
-
-/* The image that is being read, or the one that follows, held; *ret is the caller's to free. 0,
- * -ENOENT, -ENOMEM. */
-static int next_image(struct mc_kv_log_check *c, struct mc_kv_entry **ret)
-{
-	struct mc_kv_log *log = c->log;
-	const struct mc_kv_entry *best = NULL;
-	struct mc_kv_loc loc;
-	int r = -ENOENT;
-
-	mc_mutex_lock(&log->lock);
-	for (uint32_t at = log->image_head; at != 0;) {
-		const struct mc_kv_entry *e = mc_kv_table_get(&log->table, at);
-		int d = by_image(e->version, e->generation, c->at.version, c->at.generation);
-
-		if ((d > 0 || (d == 0 && c->at.off < e->size)) &&
-			(best == NULL ||
-				by_image(e->version, e->generation, best->version,
-					best->generation) < 0))
-			best = e;
-		at = e->seg_next;
-	}
-	if (best != NULL) {
-		*ret = copy_locked(best);
-		r = *ret != NULL ? 0 : -ENOMEM;
-	}
-	mc_mutex_unlock(&log->lock);
-	if (r != 0)
-		return r;
-	loc = mc_kv_entry_loc(*ret);
-	return mc_kv_log_hold(log, (*ret)->version, &loc);
-}
-
-struct waited {
-	struct mc_mutex lock;
-	struct mc_cond over;
-	bool is_over;
-	int res;
-};
-
-static void read_over(struct mc_kv_log_read *r, int res)
-{
-	struct waited *w = r->ctx;
-
-	mc_mutex_lock(&w->lock);
-	w->res = res;
-	w->is_over = true;
-	mc_cond_signal(&w->over);
-	mc_mutex_unlock(&w->lock);
-}
-
-static int read_image(struct mc_kv_log_check *c, const struct mc_kv_entry *e, uint32_t len)
-{
-	struct waited w = {.lock = MC_MUTEX_INIT};
-	struct mc_kv_log_read read = {.loc = mc_kv_entry_loc(e),
-		.size = e->size,
-		.off = c->at.off,
-		.len = len,
-		.buf = c->buf,
-		.done = read_over,
-		.ctx = &w};
-
-	memcpy(read.version, e->version, sizeof(read.version));
-	mc_cond_init(&w.over);
-	mc_kv_log_read(c->log, &read);
-	mc_mutex_lock(&w.lock);
-	while (!w.is_over)
-		mc_cond_wait(&w.over, &w.lock);
-	mc_mutex_unlock(&w.lock);
-	mc_cond_done(&w.over);
-	mc_mutex_done(&w.lock);
-	return w.res;
-}
-
-/* Whole MiB of an image, from c->at.off on. */
-static bool part_is_good(struct mc_kv_log_check *c, const struct mc_kv_entry *e, uint32_t len)
-{
-	struct mc_kv_judge judge;
-
-	mc_kv_judge_begin(&judge, c->log, e);
-	judge.pos = c->at.off;
-	mc_kv_judge_feed(&judge, c->buf, len);
-	return judge.bad_block == UINT32_MAX;
-}
-
-static int check_image(struct mc_kv_log_check *c, struct mc_kv_log_checked *sum)
-{
-	cleanup_free struct mc_kv_entry *e = NULL;
-	struct mc_kv_loc loc;
-	uint64_t left;
-	uint32_t len;
-	bool bad;
-	int r = next_image(c, &e);
-
-	if (r != 0)
-		return r;
-	if (by_image(e->version, e->generation, c->at.version, c->at.generation) != 0)
-		c->at.off = 0;
-	memcpy(c->at.version, e->version, sizeof(c->at.version));
-	c->at.generation = e->generation;
-	left = e->size - c->at.off;
-	len = (uint32_t)(left < PART ? left : PART);
-	r = read_image(c, e, len);
-	if (r == 0) {
-		sum->records++;
-		sum->bytes += len;
-	} else if (r != -ENOMEM && r != -EBADMSG && r != -ESTALE) {
-		sum->failed++;
-	}
-	/* Too short, or no file at all: what it was is lost. */
-	bad = r == -EBADMSG || r == -ESTALE || (r == 0 && !part_is_good(c, e, len));
-	if (r != -ENOMEM)
-		c->at.off = r == 0 && !bad ? c->at.off + len : e->size;
-	if (bad)
-		found(c, e, sum);
-	loc = mc_kv_entry_loc(e);
-	mc_kv_log_release(c->log, e->version, &loc);
-	return r == -ENOMEM ? r : 0;
-}
-
 /* ---- all */
 
 int mc_kv_log_check_open(struct mc_kv_log *log, const struct mc_kv_log_mark *from,
@@ -419,7 +302,7 @@ int mc_kv_log_check_next(struct mc_kv_log_check *c, struct mc_kv_log_checked *su
 	mc_mutex_unlock(&log->lock);
 	if (r != 0)
 		return r;
-	while (c->at.segment != MC_KV_IMAGE) {
+	while (c->at.segment < n_segs) {
 		if (c->i < c->n)
 			return check_records(c, sum);
 		r = note_stretch(c);
@@ -428,7 +311,7 @@ int mc_kv_log_check_next(struct mc_kv_log_check *c, struct mc_kv_log_checked *su
 		if (r == 0)
 			continue;
 		c->at.off = 0;
-		c->at.segment = c->at.segment + 1 < n_segs ? c->at.segment + 1 : MC_KV_IMAGE;
+		c->at.segment++;
 	}
-	return check_image(c, sum);
+	return -ENOENT;
 }

@@ -2,7 +2,7 @@
  * The committer: one thread that makes closed groups durable, in order.
  *
  *   1. all writes of the group have ended
- *   2. one fdatasync for each file; images also their folder
+ *   2. one sync for each segment
  *   3. PUT records and the table, under one hold of the lock; one journal commit
  *   4. callbacks
  * What fails in 1 or 2 is lost: a failed sync is never repeated as proof. The puts go back to the
@@ -10,7 +10,7 @@
  * What fails in 3 is made durable by a snapshot, and if that fails, too, the puts answer -EIO
  * (or why else) though the table has them: their bytes are safe, and the next snapshot says so.
  *
- * The same thread frees segments, removes images, writes snapshots and probes.
+ * The same thread frees segments, drops parts, writes snapshots and probes.
  */
 #include "tier/kv-log-impl.h"
 
@@ -45,17 +45,17 @@ static void sync_file(struct mc_kv_log *log, struct mc_kv_file *f)
 
 	mc_mutex_lock(&log->lock);
 	/* A sync of an earlier group failed: what this group wrote may be among what was lost. */
-	failed = f->seg != NULL && mc_kv_segment_failed(f->seg);
+	failed = mc_kv_segment_failed(f->seg);
 	if (f->res == 0 && failed)
 		f->res = -EIO;
 	mc_mutex_unlock(&log->lock);
 	if (f->res != 0)
 		return;
-	f->res = f->seg != NULL ? sync_segment(log, f->seg) : mc_kv_image_sync(log, f);
+	f->res = sync_segment(log, f->seg);
 	mc_kv_took(log, begun, 0);
 	mc_mutex_lock(&log->lock);
 	log->stats.syncs++;
-	if (f->res != 0 && f->seg != NULL)
+	if (f->res != 0)
 		mc_kv_segment_set_failed(f->seg, true);
 	mc_mutex_unlock(&log->lock);
 	if (f->res != 0)
@@ -73,14 +73,16 @@ static void apply_copy_locked(struct mc_kv_log *log, struct mc_kv_op *op, int fi
 	if (file_res != 0)
 		return;
 	op->res = -ECANCELED;
-	if (e == NULL || e->kind != MC_KV_OBJECT ||
+	if (e == NULL || e->kind != (op->of_part ? MC_KV_PART : MC_KV_OBJECT) ||
 		memcmp(e->version, op->meta.version, sizeof(e->version)) != 0)
 		return;
 	at = mc_kv_entry_loc(e);
 	if (!mc_kv_loc_same(&at, &op->from))
 		return;
-	op->key = strdup(mc_kv_entry_key(e));
-	op->res = op->key == NULL ? -ENOMEM : mc_kv_move_locked(log, op->slot, &op->loc);
+	if (!op->of_part && (op->key = strdup(mc_kv_entry_key(e))) == NULL)
+		op->res = -ENOMEM;
+	else
+		op->res = mc_kv_move_locked(log, op->slot, &op->loc);
 }
 
 static void apply_put_locked(struct mc_kv_log *log, struct mc_kv_op *op, int file_res)
@@ -89,27 +91,44 @@ static void apply_put_locked(struct mc_kv_log *log, struct mc_kv_op *op, int fil
 	op->res = op->cancelled ? -ECANCELED : file_res;
 	op->entered = op->res == 0;
 	if (op->res == 0)
-		op->res = mc_kv_put_locked(log, &op->meta, &op->loc);
+		op->res = mc_kv_put_locked(log, MC_KV_OBJECT, &op->meta, &op->loc);
 	if (op->res == 0)
 		mc_kv_ops_supersede_locked(log, op);
-	else if (op->loc.segment == MC_KV_IMAGE)
-		mc_kv_image_gone_locked(log, op->meta.version, op->loc.generation, op->meta.size);
+	else if (op->loc.segment == MC_KV_SPLIT)
+		mc_kv_split_gone_locked(log, op->meta.version, &op->loc, op->meta.size);
+}
+
+static void apply_part_locked(struct mc_kv_log *log, struct mc_kv_op *op, int file_res)
+	MC_REQUIRES(log->lock)
+{
+	op->res = file_res;
+	if (op->res == 0)
+		op->res = mc_kv_put_locked(log, MC_KV_PART, &op->meta, &op->loc);
+	if (op->whole->part_res == 0)
+		op->whole->part_res = op->res;
 }
 
 /* True: to be tried again. */
 static bool apply_op_locked(struct mc_kv_log *log, struct mc_kv_group *g, struct mc_kv_op *op)
 	MC_REQUIRES(log->lock)
 {
-	const struct mc_kv_file *f = &g->files[op->file];
+	int res = op->part_res;
 
-	if (f->seg != NULL)
-		f->seg->writers--;
-	if (op->item == NULL) {
-		apply_copy_locked(log, op, f->res);
-		return false;
+	if (op->file != MC_KV_NO_FILE) {
+		g->files[op->file].seg->writers--;
+		res = g->files[op->file].res;
 	}
-	apply_put_locked(log, op, f->res);
-	return f->res != 0 && !op->cancelled && ++op->attempts < ATTEMPTS;
+	if (op->kind == MC_KV_OP_COPY)
+		apply_copy_locked(log, op, res);
+	else if (op->kind == MC_KV_OP_PART)
+		apply_part_locked(log, op, res);
+	if (op->kind != MC_KV_OP_PUT)
+		return false;
+	apply_put_locked(log, op, res);
+	if (res == 0 || op->cancelled || ++op->attempts >= ATTEMPTS)
+		return false;
+	mc_kv_split_retry(op);
+	return true;
 }
 
 /* Step 3 without the commit. What is to be tried again leaves the group. The lock is let go now and
@@ -156,15 +175,12 @@ static void tell_moved(struct mc_kv_log *log, struct mc_kv_op *op)
 static void end_group(struct mc_kv_log *log, struct mc_kv_group *g, int committed)
 {
 	for (struct mc_kv_op *op = g->ops.first; op != NULL; op = op->next) {
-		if (op->item == NULL && op->res == 0)
+		if (op->kind == MC_KV_OP_COPY && !op->of_part && op->res == 0)
 			tell_moved(log, op);
-		if (op->item != NULL && op->res == 0)
+		if (op->kind == MC_KV_OP_PUT && op->res == 0)
 			op->res = committed;
 	}
 	mc_kv_ops_end(log, &g->ops);
-	for (unsigned i = 0; i < g->n_files; i++)
-		if (g->files[i].fd >= 0)
-			log->io->close(log->io, g->files[i].fd);
 	free(g->files);
 	free(g);
 }
@@ -202,8 +218,8 @@ static void look_after(struct mc_kv_log *log)
 	bool snapshot, probe;
 
 	settle_moving(log);
+	mc_kv_splits_remove(log);
 	mc_kv_segments_free(log);
-	mc_kv_images_remove(log);
 	mc_mutex_lock(&log->lock);
 	snapshot = log->want_snapshot;
 	probe = mc_disk_probe_due(&log->health);

@@ -1,6 +1,6 @@
 /*
  * Entries of the KV log's table together with what they are counted in: live bytes, the list of
- * their segment, the list of images.
+ * their segment, the list of objects in parts.
  */
 #include "tier/kv-log-impl.h"
 
@@ -14,17 +14,20 @@ void mc_kv_entry_drop_locked(struct mc_kv_log *log, uint32_t slot)
 	if (e->kind == MC_KV_OBJECT) {
 		log->stats.live -= space;
 		log->stats.objects--;
-		log->deaths++;
-		if (e->segment == MC_KV_IMAGE) {
-			mc_kv_table_unlink(&log->table, &log->image_head, slot);
-			mc_kv_image_gone_locked(log, e->version, e->generation, e->size);
-		} else {
-			struct mc_kv_segment *seg = mc_kv_segment_get(log, e->segment);
-
-			seg->live -= space;
-			mc_kv_table_unlink(&log->table, &seg->head, slot);
-		}
 	}
+	log->stats.parts -= e->kind == MC_KV_PART;
+	if (e->segment == MC_KV_SPLIT) {
+		struct mc_kv_loc loc = mc_kv_entry_loc(e);
+
+		mc_kv_table_unlink(&log->table, &log->split_head, slot);
+		mc_kv_split_gone_locked(log, e->version, &loc, e->size);
+	} else if (e->segment != 0) {
+		struct mc_kv_segment *seg = mc_kv_segment_get(log, e->segment);
+
+		seg->live -= space;
+		mc_kv_table_unlink(&log->table, &seg->head, slot);
+	}
+	log->deaths += e->segment != 0;
 	mc_kv_table_remove(&log->table, slot);
 }
 
@@ -34,10 +37,13 @@ static void link_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->l
 	uint64_t space = mc_kv_space(e->size, e->n_crc, e->segment);
 	struct mc_kv_segment *seg;
 
-	log->stats.live += space;
-	log->stats.objects++;
-	if (e->segment == MC_KV_IMAGE) {
-		mc_kv_table_link(&log->table, &log->image_head, slot);
+	if (e->kind == MC_KV_OBJECT) {
+		log->stats.live += space;
+		log->stats.objects++;
+	}
+	log->stats.parts += e->kind == MC_KV_PART;
+	if (e->segment == MC_KV_SPLIT) {
+		mc_kv_table_link(&log->table, &log->split_head, slot);
 		return;
 	}
 	seg = mc_kv_segment_get(log, e->segment);
@@ -45,12 +51,11 @@ static void link_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->l
 	mc_kv_table_link(&log->table, &seg->head, slot);
 }
 
-/* The key holds this object now, and nothing else. */
-int mc_kv_entry_enter_locked(struct mc_kv_log *log, const struct mc_kv_meta *m,
-	const struct mc_kv_loc *loc, uint32_t *ret_slot)
+int mc_kv_entry_enter_locked(struct mc_kv_log *log, enum mc_kv_kind kind,
+	const struct mc_kv_meta *m, const struct mc_kv_loc *loc, uint32_t *ret_slot)
 {
-	uint32_t old = mc_kv_table_find(&log->table, MC_KV_OBJECT, m->key);
-	int r = mc_kv_table_add(&log->table, MC_KV_OBJECT, m, loc, ret_slot);
+	uint32_t old = mc_kv_table_find(&log->table, kind, m->key);
+	int r = mc_kv_table_add(&log->table, kind, m, loc, ret_slot);
 
 	if (r != 0)
 		return r;

@@ -1,6 +1,6 @@
 /*
- * The offline check of the KV log: the records of the journal, the segments and images that lie
- * there, and every live object read with its framing.
+ * The offline check of the KV log: the records of the journal, the segments that lie there, and
+ * every live record read with its framing.
  *
  * A repair leaves out of the table what is damaged, writes framing again where only that is
  * damaged, and makes the rest durable by snapshots as a start does. Files go after that.
@@ -30,7 +30,7 @@ struct check {
 	struct mc_kv_watch watch;
 	bool store_bad;
 	uint64_t before;       /* what had been told of when this part began */
-	struct mc_kv_bad *bad; /* owned: of the segment or image being read */
+	struct mc_kv_bad *bad; /* owned: of the segment being read */
 	size_t n_bad, cap_bad;
 	char **remove; /* owned, each owned: files that a repair removes */
 	size_t n_remove, cap_remove;
@@ -69,29 +69,21 @@ static void tell_leftover(void *ctx, const char *path, uint64_t bytes)
 /* Where the object lies, below the directory. */
 static int place_of(const struct check *c, const struct mc_kv_entry *e, char **ret)
 {
-	int n;
+	int n = e->segment == MC_KV_SPLIT ? asprintf(ret, "in parts")
+					  : asprintf(ret, "%ssegments/%08" PRIx32 " at %" PRIu64,
+						    c->f->prefix, e->segment, e->off);
 
-	if (e->segment == MC_KV_IMAGE) {
-		cleanup_free char *path = NULL;
-		int r = mc_kv_image_path(c->log, e->version, e->generation, &path);
-
-		if (r != 0)
-			return r;
-		*ret = strdup(mc_fsck_name(c->f, path));
-		return *ret == NULL ? -ENOMEM : 0;
-	}
-	n = asprintf(ret, "%ssegments/%08" PRIx32 " at %" PRIu64, c->f->prefix, e->segment, e->off);
 	return n < 0 ? -ENOMEM : 0;
 }
 
 /* An object whose bytes are not there any more. */
-static void tell_gone(void *ctx, uint32_t slot, const char *why)
+static void tell_gone(void *ctx, uint32_t object, uint32_t record, const char *why)
 {
 	struct check *c = ctx;
-	const struct mc_kv_entry *e = mc_kv_table_get(&c->log->table, slot);
+	const struct mc_kv_entry *e = mc_kv_table_get(&c->log->table, object);
 	cleanup_free char *place = NULL;
 
-	if (place_of(c, e, &place) != 0) {
+	if (place_of(c, mc_kv_table_get(&c->log->table, record), &place) != 0) {
 		c->error = -ENOMEM;
 		return;
 	}
@@ -114,7 +106,7 @@ static void judged(void *ctx, const struct mc_kv_bad *b, uint64_t bytes)
 {
 	struct check *c = ctx;
 
-	c->f->res.objects++;
+	c->f->res.objects += mc_kv_table_get(&c->log->table, b->slot)->kind == MC_KV_OBJECT;
 	mc_fsck_advance(c->f, bytes);
 	if (b->wrong == MC_KV_WHOLE)
 		return;
@@ -122,12 +114,6 @@ static void judged(void *ctx, const struct mc_kv_bad *b, uint64_t bytes)
 		c->error = -ENOMEM;
 	else
 		c->bad[c->n_bad++] = *b;
-}
-
-static void drop(struct check *c, uint32_t slot, const char *why) MC_NO_TSA
-{
-	tell_gone(c, slot, why);
-	mc_kv_entry_drop_locked(c->log, slot);
 }
 
 /* Only the framing is damaged: it stays, and can be written again. */
@@ -156,11 +142,11 @@ static void settle_bad(struct check *c, const struct mc_kv_bad *b)
 	if (b->wrong == MC_KV_BAD_HEADER || b->wrong == MC_KV_BAD_TAIL) {
 		settle_framing(c, b);
 	} else if (b->wrong == MC_KV_UNREADABLE) {
-		drop(c, b->slot, "cannot be read");
+		mc_kv_bad_drop(c->log, b->slot, "cannot be read");
 	} else {
 		snprintf(why, sizeof(why), "damaged in its MiB %" PRIu32,
 			b->block == UINT32_MAX ? 0 : b->block);
-		drop(c, b->slot, why);
+		mc_kv_bad_drop(c->log, b->slot, why);
 	}
 }
 
@@ -187,43 +173,6 @@ static int check_segments(struct check *c, struct mc_kv_scan *scan)
 			r = check_segment(c, scan, seg);
 		if (c->error != 0)
 			r = c->error;
-	}
-	return r;
-}
-
-static int check_image(struct check *c, struct mc_kv_scan *scan, uint32_t slot)
-{
-	const struct mc_kv_entry *e = mc_kv_table_get(&c->log->table, slot);
-	const struct mc_kv_store *s = c->log->store;
-	cleanup_free char *path = NULL;
-	int fd, r = mc_kv_image_path(c->log, e->version, e->generation, &path);
-
-	if (r != 0)
-		return r;
-	fd = s->io->open(s->io, path, O_RDONLY | (s->direct ? O_DIRECT : 0), 0);
-	if (fd < 0) {
-		const struct mc_kv_bad unreadable = {.slot = slot, .wrong = MC_KV_UNREADABLE};
-
-		judged(c, &unreadable, 0);
-	} else {
-		mc_kv_scan_image(scan, slot, fd);
-		s->io->close(s->io, fd);
-	}
-	if (c->n_bad > 0) {
-		settle_bad(c, &c->bad[0]);
-		later_remove(c, path);
-	}
-	c->n_bad = 0;
-	return c->error;
-}
-
-static int check_images(struct check *c, struct mc_kv_scan *scan)
-{
-	int r = 0;
-
-	for (uint32_t at = c->log->image_head, next; at != 0 && r == 0; at = next) {
-		next = mc_kv_table_get(&c->log->table, at)->seg_next;
-		r = check_image(c, scan, at);
 	}
 	return r;
 }
@@ -290,7 +239,7 @@ static int prepare(struct check *c)
 		return r;
 	c->log->store->spare = tell_leftover;
 	c->log->store->spare_ctx = c;
-	c->watch = (struct mc_kv_watch){.bad = tell_gone, .leftover = tell_leftover, .ctx = c};
+	c->watch = (struct mc_kv_watch){.bad = tell_gone, .ctx = c};
 	c->log->watch = &c->watch;
 	c->log->segment_bytes = c->log->store->segment_bytes;
 	c->log->journal_bytes = JOURNAL_BYTES;
@@ -312,10 +261,13 @@ static int check(struct check *c, struct mc_err *err)
 	if (r != 0)
 		return r;
 	scan.ahead = c->ahead;
+	for (uint32_t at = c->log->split_head; at != 0;
+		at = mc_kv_table_get(&c->log->table, at)->seg_next)
+		c->f->res.objects++;
 	c->f->bytes_total += c->log->stats.live;
 	r = check_segments(c, &scan);
 	if (r == 0)
-		r = check_images(c, &scan);
+		r = mc_kv_splits_settle(c->log); /* parts of what was dropped go, too */
 	if (r == 0)
 		check_empty(c);
 	if (r == 0 && c->f->opts->repair && c->f->res.damaged + c->f->res.leftovers > c->before)

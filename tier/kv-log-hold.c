@@ -1,6 +1,7 @@
 /*
  * Places that outlive their record: readers of a version that was removed or replaced go on
- * reading it. A held segment is not reused; a held image keeps its file, and both stay counted.
+ * reading it. A held segment is not reused; a held object in parts keeps them, and both stay
+ * counted.
  */
 #include "tier/kv-log-impl.h"
 
@@ -9,25 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t find_locked(const struct mc_kv_log *log, const uint8_t version[16],
-	uint32_t generation) MC_REQUIRES(log->lock)
+static size_t find_locked(const struct mc_kv_log *log, const uint8_t version[16], uint32_t number)
+	MC_REQUIRES(log->lock)
 {
 	size_t i = 0;
 
 	while (i < log->n_held &&
-		(log->held[i].generation != generation ||
-			memcmp(log->held[i].version, version, 16) != 0))
+		(log->held[i].number != number || memcmp(log->held[i].version, version, 16) != 0))
 		i++;
 	return i;
 }
 
-bool mc_kv_image_held_locked(
-	const struct mc_kv_log *log, const uint8_t version[16], uint32_t generation)
+bool mc_kv_split_held_locked(
+	const struct mc_kv_log *log, const uint8_t version[16], uint32_t number)
 {
-	return find_locked(log, version, generation) < log->n_held;
+	return find_locked(log, version, number) < log->n_held;
 }
 
-static int hold_image_locked(struct mc_kv_log *log, const uint8_t version[16], uint32_t generation)
+static int hold_split_locked(struct mc_kv_log *log, const uint8_t version[16], uint32_t number)
 	MC_REQUIRES(log->lock)
 {
 	struct mc_kv_gone *grown = reallocarray(log->held, log->n_held + 1, sizeof(*grown));
@@ -35,7 +35,7 @@ static int hold_image_locked(struct mc_kv_log *log, const uint8_t version[16], u
 	if (grown == NULL)
 		return -ENOMEM;
 	log->held = grown;
-	log->held[log->n_held] = (struct mc_kv_gone){.generation = generation};
+	log->held[log->n_held] = (struct mc_kv_gone){.number = number};
 	memcpy(log->held[log->n_held++].version, version, 16);
 	return 0;
 }
@@ -47,8 +47,8 @@ int mc_kv_log_hold(struct mc_kv_log *log, const uint8_t version[16], const struc
 
 	mc_mutex_lock(&log->lock);
 	seg = mc_kv_segment_get(log, loc->segment);
-	if (loc->segment == MC_KV_IMAGE)
-		r = hold_image_locked(log, version, loc->generation);
+	if (loc->segment == MC_KV_SPLIT)
+		r = hold_split_locked(log, version, loc->generation);
 	else if (seg == NULL || !mc_kv_segment_holds_locked(seg, loc->generation))
 		r = -ESTALE;
 	else
@@ -61,7 +61,7 @@ void mc_kv_log_release(
 	struct mc_kv_log *log, const uint8_t version[16], const struct mc_kv_loc *loc)
 {
 	mc_mutex_lock(&log->lock);
-	if (loc->segment == MC_KV_IMAGE) {
+	if (loc->segment == MC_KV_SPLIT) {
 		size_t i = find_locked(log, version, loc->generation);
 
 		assert(i < log->n_held);

@@ -11,7 +11,8 @@
  * kv-log-segment.c  segments: making, freeing, accounting
  * kv-log-stream.c   records → large writes, groups
  * kv-log-pack.c     the packer: puts → the stream, room
- * kv-log-image.c    objects too large for a segment
+ * kv-log-split.c    objects too large for one record
+ * kv-log-split-read.c  reading them
  * kv-log-reclaim.c  the packer's other work: survivors of a segment move
  * kv-log-commit.c   the committer: sync, journal, done
  * kv-log-recover.c  what is there at the start
@@ -58,6 +59,8 @@
 #define MC_KV_KEY_MAX 4096u                  /* bytes */
 #define MC_KV_CRC_MAX 14000u                 /* MiB of the largest object: one journal record */
 #define MC_KV_OP_BUCKETS 65536u
+#define MC_KV_PART_KEY 72u /* bytes of a part's key, with its NUL, at most */
+#define MC_KV_NO_FILE UINT32_MAX
 
 enum mc_kv_seg_state {
 	MC_KV_SEG_FREE,
@@ -80,16 +83,23 @@ struct mc_kv_segment {
 	unsigned writers; /* queued copies out of it, and ops of uncommitted groups in it */
 };
 
-/* A put under way, or the copy of a record out of a segment. */
+/* A put under way, a part of one, or the copy of a record out of a segment. */
+enum mc_kv_op_kind { MC_KV_OP_PUT, MC_KV_OP_PART, MC_KV_OP_COPY };
+
 struct mc_kv_op {
-	struct mc_kv_item *item; /* borrowed; NULL: a copy */
+	enum mc_kv_op_kind kind;
+	struct mc_kv_item *item; /* puts: borrowed */
 	struct mc_kv_meta meta;  /* item's, or owned in mem */
 	struct mc_kv_loc loc;    /* where it goes */
-	void *mem;               /* owned: key and checksums of a copy */
+	void *mem;               /* owned: key and checksums of a copy or part */
 	char *key;               /* owned: after a rename */
 	uint32_t slot;           /* copies: the entry */
 	struct mc_kv_loc from;   /* copies */
 	struct mc_kv_segment *from_seg;
+	bool of_part;           /* copies: the record is a part */
+	struct mc_kv_op *whole; /* parts: the put, which ends after them */
+	uint64_t parts;         /* puts: parts queued so far */
+	int part_res;           /* puts: first error of a part */
 	uint64_t seq;
 	struct mc_kv_op *older, *newer; /* all puts under way by seq */
 	struct mc_kv_op *chain;         /* bucket by key */
@@ -106,18 +116,17 @@ struct mc_kv_op_list {
 	struct mc_kv_op *first, **last;
 };
 
+/* An object in parts, by what their keys are made of. */
 struct mc_kv_gone {
 	uint8_t version[16];
-	uint32_t generation;
-	uint64_t size; /* bytes */
+	uint32_t number;
+	uint64_t part_bytes, size; /* bytes */
 };
 
 /* A file written since the last sync. */
 struct mc_kv_file {
-	struct mc_kv_segment *seg; /* NULL: an image */
-	int fd;                    /* image: owned */
-	unsigned folder;           /* image: first byte of its version */
-	int res;                   /* first error */
+	struct mc_kv_segment *seg;
+	int res; /* first error */
 };
 
 struct mc_kv_group {
@@ -158,9 +167,8 @@ enum mc_kv_asked { MC_KV_ASKED_NOTHING, MC_KV_ASKED_SEAL, MC_KV_ASKED_RECLAIM };
 
 /* Who looks without being the daemon: nothing on disk is changed, it is told instead. */
 struct mc_kv_watch {
-	/* An entry that is about to be dropped. */
-	void (*bad)(void *ctx, uint32_t slot, const char *why);
-	void (*leftover)(void *ctx, const char *path, uint64_t bytes);
+	/* An object that is about to be dropped, and its record or the part that is bad. */
+	void (*bad)(void *ctx, uint32_t object, uint32_t record, const char *why);
 	void *ctx;
 };
 
@@ -188,13 +196,12 @@ struct mc_kv_log {
 	struct mc_kv_table table;
 	struct mc_kv_segment **segs; /* owned, by id */
 	uint32_t n_segs, cap_segs;   /* ids given out, 0 among them */
-	uint64_t image_bytes;
-	uint32_t n_files; /* segments that have space */
-	bool disk_full;   /* the last new segment failed */
-	uint32_t image_seq, image_head;
-	struct mc_kv_gone *gone; /* owned: images without an entry */
+	uint32_t n_files;            /* segments that have space */
+	bool disk_full;              /* the last new segment failed */
+	uint32_t split_seq, split_head;
+	struct mc_kv_gone *gone; /* owned: objects in parts without an entry */
 	size_t n_gone, cap_gone;
-	struct mc_kv_gone *held; /* owned: images that somebody reads though their entry may go */
+	struct mc_kv_gone *held; /* owned: those that somebody reads though their entry may go */
 	size_t n_held;
 	uint64_t deaths;                       /* entries dropped so far */
 	uint64_t hopeless_deaths, hopeless_ns; /* the packer's: when reclaim last found nothing */
@@ -240,7 +247,7 @@ static inline uint64_t mc_kv_up(uint64_t n, uint64_t to)
 /* What an object counts for in live: the key, which may change, is left out. */
 static inline uint64_t mc_kv_space(uint64_t size, uint32_t n_crc, uint32_t segment)
 {
-	return segment == MC_KV_IMAGE ? mc_kv_up(size, MC_KV_ALIGN)
+	return segment == MC_KV_SPLIT ? mc_kv_up(size, MC_KV_ALIGN)
 				      : mc_kv_up(MC_KV_HEADER + size + 4 * (uint64_t)n_crc, 64);
 }
 
@@ -275,6 +282,8 @@ int mc_kv_ops_rename_locked(struct mc_kv_log *log, const char *from, const char 
 void mc_kv_ops_supersede_locked(struct mc_kv_log *log, const struct mc_kv_op *by)
 	MC_REQUIRES(log->lock);
 
+void mc_kv_op_free(struct mc_kv_op *op);
+
 /* ---- kv-log-record.c */
 /* Where a record for this object starts at or after at. */
 uint64_t mc_kv_record_start(uint64_t at, uint64_t size);
@@ -289,9 +298,10 @@ uint64_t mc_kv_record_tail(const void *header, uint32_t *ret_crc);
 
 /* ---- kv-log-entry.c: nothing here is journalled */
 void mc_kv_entry_drop_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->lock);
-/* The key holds this object now, and nothing else. 0 or -ENOMEM. */
-int mc_kv_entry_enter_locked(struct mc_kv_log *log, const struct mc_kv_meta *m,
-	const struct mc_kv_loc *loc, uint32_t *ret_slot) MC_REQUIRES(log->lock);
+/* The key holds this object or part now, and nothing else. 0 or -ENOMEM. */
+int mc_kv_entry_enter_locked(struct mc_kv_log *log, enum mc_kv_kind kind,
+	const struct mc_kv_meta *m, const struct mc_kv_loc *loc, uint32_t *ret_slot)
+	MC_REQUIRES(log->lock);
 /* Replaces what to held. 0 or -ENOMEM. */
 int mc_kv_entry_rename_locked(struct mc_kv_log *log, uint32_t slot, const char *to)
 	MC_REQUIRES(log->lock);
@@ -303,8 +313,8 @@ int mc_kv_journal_apply(void *ctx, uint8_t type, const void *rec, size_t len, st
 
 /* ---- kv-log-journal.c */
 #define MC_KV_RECORD_ROOM (80 + 4 * MC_KV_CRC_MAX + MC_KV_KEY_MAX)
-/* Appends the PUT and makes the table say so; replaces what the key had. 0 or -ENOMEM. */
-int mc_kv_put_locked(struct mc_kv_log *log, const struct mc_kv_meta *meta,
+/* Appends the PUT, or PART, and makes the table say so; replaces what the key had. 0 or -ENOMEM. */
+int mc_kv_put_locked(struct mc_kv_log *log, enum mc_kv_kind kind, const struct mc_kv_meta *meta,
 	const struct mc_kv_loc *loc) MC_REQUIRES(log->lock);
 /* The same for a copy: the entry of slot lies at loc now. */
 int mc_kv_move_locked(struct mc_kv_log *log, uint32_t slot, const struct mc_kv_loc *loc)
@@ -350,7 +360,7 @@ static inline void mc_kv_segment_set_failed(struct mc_kv_segment *seg, bool fail
 int mc_kv_packer_start(struct mc_kv_log *log);
 
 /* ---- kv-log-stream.c: the packer's */
-/* The file of the open group for this stream or image, made if need be. -ENOMEM. */
+/* The file of the open group for this segment, made if need be. -ENOMEM. */
 int mc_kv_group_file(struct mc_kv_log *log, struct mc_kv_segment *seg, unsigned *ret_file);
 struct mc_kv_pack *mc_kv_pack_take(struct mc_kv_log *log, unsigned file, uint64_t off);
 void mc_kv_pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p);
@@ -361,23 +371,30 @@ int mc_kv_stream_record(
 void mc_kv_stream_seal(struct mc_kv_log *log, struct mc_kv_stream *s);
 void mc_kv_group_close(struct mc_kv_log *log);
 
-/* ---- kv-log-image.c */
-int mc_kv_images_init(struct mc_kv_log *log);
-/* kvimages/<2 hex>/<version>.<number>: the number tells a second put of a version from the first.
- */
-int mc_kv_image_path(
-	const struct mc_kv_log *log, const uint8_t version[16], uint32_t generation, char **ret);
-/* -EAGAIN: no room within the capacity. */
-int mc_kv_image_write(struct mc_kv_log *log, struct mc_kv_op *op);
-void mc_kv_image_gone_locked(struct mc_kv_log *log, const uint8_t version[16], uint32_t generation,
-	uint64_t size) MC_REQUIRES(log->lock);
-/* Removes the files of images gone whose end is durable. The committer only. */
-void mc_kv_images_remove(struct mc_kv_log *log);
-int mc_kv_image_sync(struct mc_kv_log *log, struct mc_kv_file *f);
+/* ---- kv-log-split.c */
+void mc_kv_part_key(
+	const uint8_t version[16], uint32_t number, uint64_t i, char ret[MC_KV_PART_KEY]);
+/* Queues the parts and, with the last one, the put. -EAGAIN: call again once there is room; it goes
+ * on where it was. */
+int mc_kv_split_write(struct mc_kv_log *log, struct mc_kv_op *op);
+/* It is written anew, under another number. */
+void mc_kv_split_retry(struct mc_kv_op *op);
+void mc_kv_split_gone_locked(struct mc_kv_log *log, const uint8_t version[16],
+	const struct mc_kv_loc *loc, uint64_t size) MC_REQUIRES(log->lock);
+/* Drops the parts of objects gone whose end is durable. The committer only. */
+void mc_kv_splits_remove(struct mc_kv_log *log);
+/* The slot of the object to which a part belongs; 0: it is gone. */
+uint32_t mc_kv_split_find_locked(const struct mc_kv_log *log, const uint8_t version[16],
+	const char *part_key) MC_REQUIRES(log->lock);
+/* At the start: parts without an object go, and objects without all their parts. */
+int mc_kv_splits_settle(struct mc_kv_log *log);
+
+/* ---- kv-log-split-read.c */
+void mc_kv_split_read(struct mc_kv_log *log, struct mc_kv_log_read *r);
 
 /* ---- kv-log-hold.c */
-bool mc_kv_image_held_locked(const struct mc_kv_log *log, const uint8_t version[16],
-	uint32_t generation) MC_REQUIRES(log->lock);
+bool mc_kv_split_held_locked(const struct mc_kv_log *log, const uint8_t version[16],
+	uint32_t number) MC_REQUIRES(log->lock);
 
 /* ---- kv-log-reclaim.c */
 /* Queues copies of what the owner keeps of one segment. 0; -ENOENT: no segment is worth it. force:
@@ -388,6 +405,8 @@ int mc_kv_reclaim(struct mc_kv_log *log, bool force);
 int mc_kv_committer_start(struct mc_kv_log *log);
 
 /* ---- kv-log-recover.c */
+/* An object is told, counted and dropped because its record, or a part of it, is bad. */
+void mc_kv_bad_drop(struct mc_kv_log *log, uint32_t slot, const char *why);
 int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err);
 /* Its first part: the journal opened and its records in the table. Changes nothing on disk.
  * damaged: as in journal.h, may be NULL. */

@@ -55,8 +55,13 @@ size_t mc_kv_mark_record(enum mc_kv_kind kind, bool made, const char *key, unsig
 
 /* ---- changes while running */
 
-int mc_kv_put_locked(
-	struct mc_kv_log *log, const struct mc_kv_meta *meta, const struct mc_kv_loc *loc)
+static uint8_t type_of(enum mc_kv_kind kind)
+{
+	return kind == MC_KV_PART ? MC_JOURNAL_KV_PART : MC_JOURNAL_KV_PUT;
+}
+
+int mc_kv_put_locked(struct mc_kv_log *log, enum mc_kv_kind kind, const struct mc_kv_meta *meta,
+	const struct mc_kv_loc *loc)
 {
 	cleanup_free unsigned char *rec =
 		malloc(MC_KV_HEADER + mc_kv_record_bytes(meta) - meta->size);
@@ -65,11 +70,11 @@ int mc_kv_put_locked(
 
 	if (rec == NULL)
 		return -ENOMEM;
-	r = mc_kv_entry_enter_locked(log, meta, loc, &slot);
+	r = mc_kv_entry_enter_locked(log, kind, meta, loc, &slot);
 	if (r != 0)
 		return r;
 	/* No memory for the record: the entry stays and the next snapshot has it. */
-	return mc_journal_append(log->journal, MC_JOURNAL_KV_PUT, rec,
+	return mc_journal_append(log->journal, type_of(kind), rec,
 		mc_kv_put_record(mc_kv_table_get(&log->table, slot), rec));
 }
 
@@ -91,7 +96,7 @@ int mc_kv_move_locked(struct mc_kv_log *log, uint32_t slot, const struct mc_kv_l
 	e->generation = loc->generation;
 	e->off = loc->off;
 	mc_kv_table_link(&log->table, &to->head, slot);
-	return mc_journal_append(log->journal, MC_JOURNAL_KV_PUT, rec, mc_kv_put_record(e, rec));
+	return mc_journal_append(log->journal, type_of(e->kind), rec, mc_kv_put_record(e, rec));
 }
 
 int mc_kv_drop_locked(struct mc_kv_log *log, uint32_t slot)
@@ -123,7 +128,8 @@ static int emit_entry(struct mc_kv_log *log, struct mc_journal *j, uint32_t slot
 	mc_mutex_lock(&log->lock);
 	*ret_end = slot >= log->table.n_slots;
 	e = mc_kv_table_get(&log->table, slot);
-	if (e != NULL && e->kind == MC_KV_OBJECT) {
+	if (e != NULL && (e->kind == MC_KV_OBJECT || e->kind == MC_KV_PART)) {
+		type = type_of(e->kind);
 		len = mc_kv_put_record(e, rec);
 	} else if (e != NULL) {
 		type = MC_JOURNAL_KV_MARK;

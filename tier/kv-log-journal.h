@@ -1,10 +1,10 @@
 /*
  * Journal records of the KV log. Included by kv-log*.c only.
  *
- * Layouts (little endian, as journal-page.c requires): PUT is mc_kv_put_front, n_crc × u32, the key
- * to the end. REMOVE and REMOTE: mc_kv_named_front with the number of copies, key. RENAME: the same
- * with the length of from, then from, then to. MARK: u8 kind, u8 made, key. SEGMENT: u32 id, u32
- * generation: older records in it are dead.
+ * Layouts (little endian, as journal-page.c requires): PUT and PART are mc_kv_put_front, n_crc ×
+ * u32, the key to the end. REMOVE and REMOTE: mc_kv_named_front with the number of copies, key.
+ * RENAME: the same with the length of from, then from, then to. MARK: u8 kind, u8 made, key.
+ * SEGMENT: u32 id, u32 generation: older records in it are dead.
  *
  * Every record names a version, so that replaying it over a state that has its effect changes
  * nothing: a snapshot is taken while others append.

@@ -10,10 +10,7 @@
 void mc_kv_judge_begin(
 	struct mc_kv_judge *c, const struct mc_kv_log *log, const struct mc_kv_entry *e)
 {
-	*c = (struct mc_kv_judge){.log = log,
-		.entry = e,
-		.framed = e->segment != MC_KV_IMAGE,
-		.bad_block = UINT32_MAX};
+	*c = (struct mc_kv_judge){.log = log, .entry = e, .bad_block = UINT32_MAX};
 	/* Otherwise the journal contradicts itself, and nothing can be said of the bytes. */
 	if (e->n_crc != (e->size + MIB - 1) / MIB)
 		c->bad_block = 0;
@@ -70,12 +67,13 @@ static uint64_t feed_tail(
 
 uint64_t mc_kv_judge_length(const struct mc_kv_judge *c)
 {
-	return (c->framed ? MC_KV_HEADER : 0) + c->entry->size + c->tail;
+	return MC_KV_HEADER + c->entry->size + c->tail;
 }
 
 uint64_t mc_kv_judge_feed(struct mc_kv_judge *c, const void *buf, uint64_t len)
 {
-	uint64_t front = c->framed ? MC_KV_HEADER : 0, done = 0;
+	const uint64_t front = MC_KV_HEADER;
+	uint64_t done = 0;
 
 	if (buf == NULL) {
 		c->unreadable = true;
@@ -102,7 +100,7 @@ enum mc_kv_wrong mc_kv_judge_end(const struct mc_kv_judge *c)
 {
 	if (c->unreadable)
 		return MC_KV_UNREADABLE;
-	if (c->bad_block != UINT32_MAX || c->pos < (c->framed ? MC_KV_HEADER : 0) + c->entry->size)
+	if (c->bad_block != UINT32_MAX || c->pos < MC_KV_HEADER + c->entry->size)
 		return MC_KV_BAD_PAYLOAD;
 	if (c->header_bad)
 		return MC_KV_BAD_HEADER;

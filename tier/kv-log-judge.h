@@ -1,5 +1,5 @@
 /*
- * Checking records and images of the KV log by the bytes that lie there, handed over in order:
+ * Checking records of the KV log by the bytes that lie there, handed over in order:
  * header, payload by MiB, key and checksums. For kv-log*.c.
  */
 #pragma once
@@ -17,8 +17,7 @@ enum mc_kv_wrong {
 
 struct mc_kv_judge {
 	const struct mc_kv_log *log;     /* borrowed */
-	const struct mc_kv_entry *entry; /* borrowed; its record, or its image */
-	bool framed;                     /* a record */
+	const struct mc_kv_entry *entry; /* borrowed; its record */
 	uint64_t pos;                    /* bytes of it so far */
 	unsigned char header[MC_KV_HEADER];
 	bool header_bad, tail_bad, unreadable;

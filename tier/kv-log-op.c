@@ -97,17 +97,25 @@ static void leave_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES
 /* Nobody finds it by key any more. */
 static void settle_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock)
 {
-	if (op->item == NULL) {
+	if (op->kind == MC_KV_OP_COPY) {
 		log->n_moving--;
 		op->from_seg->writers--;
-		return;
 	}
+	if (op->kind != MC_KV_OP_PUT)
+		return;
 	unchain_locked(log, op);
 	/* Removed or replaced after its record was written. */
 	if (op->res == 0 && op->cancelled)
 		op->res = -ECANCELED;
 	if (op->res < 0 && op->res != -ECANCELED)
 		log->sync_error = op->res;
+}
+
+void mc_kv_op_free(struct mc_kv_op *op)
+{
+	free(op->mem);
+	free(op->key);
+	free(op);
 }
 
 static void run_done(struct mc_kv_op *op)
@@ -130,16 +138,13 @@ void mc_kv_ops_end(struct mc_kv_log *log, struct mc_kv_op_list *ops)
 		run_done(op);
 	mc_mutex_lock(&log->lock);
 	for (struct mc_kv_op *op = ops->first; op != NULL; op = op->next)
-		if (op->item != NULL)
+		if (op->kind == MC_KV_OP_PUT)
 			leave_locked(log, op);
 	if (log->sync_waiters > 0)
 		mc_cond_broadcast(&log->moved);
 	mc_mutex_unlock(&log->lock);
-	for (struct mc_kv_op *op; (op = mc_kv_list_take(ops)) != NULL;) {
-		free(op->mem);
-		free(op->key);
-		free(op);
-	}
+	for (struct mc_kv_op *op; (op = mc_kv_list_take(ops)) != NULL;)
+		mc_kv_op_free(op);
 }
 
 void mc_kv_op_fail(struct mc_kv_log *log, struct mc_kv_op *op, int res)

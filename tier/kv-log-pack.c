@@ -36,19 +36,27 @@ static int try_reclaim(struct mc_kv_log *log)
 	return r;
 }
 
+/* Everything written is committed and what is empty is free. Returns with the lock held. */
+static void settle(struct mc_kv_log *log) MC_ACQUIRE(log->lock)
+{
+	mc_kv_group_close(log);
+	mc_mutex_lock(&log->lock);
+	log->free_wanted = true;
+	mc_kv_poke_locked(log);
+	while (!idle_locked(log) || log->free_wanted)
+		mc_cond_wait(&log->moved, &log->lock);
+}
+
 /* Lets the committer free what is empty; if that is nothing, reclaims. 0: try again. -ENOSPC. */
 static int make_room(struct mc_kv_log *log)
 {
 	uint64_t freed;
 	bool more;
 
-	mc_kv_group_close(log);
 	mc_mutex_lock(&log->lock);
 	freed = log->stats.reclaimed;
-	log->free_wanted = true;
-	mc_kv_poke_locked(log);
-	while (!idle_locked(log) || log->free_wanted)
-		mc_cond_wait(&log->moved, &log->lock);
+	mc_mutex_unlock(&log->lock);
+	settle(log);
 	more = log->stats.reclaimed != freed;
 	mc_mutex_unlock(&log->lock);
 	if (more || try_reclaim(log) == 0)
@@ -64,11 +72,19 @@ static int refused_locked(struct mc_kv_log *log, const struct mc_kv_op *op) MC_R
 	return log->health.bypassed || log->dead != 0 ? -EIO : 0;
 }
 
+/* Its parts, none of which is under way any more, are of no use. */
+static void give_up_parts(struct mc_kv_log *log, struct mc_kv_op *op)
+{
+	settle(log);
+	mc_kv_split_gone_locked(log, op->meta.version, &op->loc, op->meta.size);
+	mc_mutex_unlock(&log->lock);
+}
+
 static void pack_op(struct mc_kv_log *log, struct mc_kv_op *op, int r)
 {
 	while (r == 0) {
 		if (mc_kv_record_bytes(&op->item->meta) > log->record_max)
-			r = mc_kv_image_write(log, op);
+			r = mc_kv_split_write(log, op);
 		else
 			r = mc_kv_stream_record(log, &log->puts, op, op->item->buf);
 		if (r == 0)
@@ -81,6 +97,8 @@ static void pack_op(struct mc_kv_log *log, struct mc_kv_op *op, int r)
 		r = refused_locked(log, op);
 		mc_mutex_unlock(&log->lock);
 	}
+	if (op->parts > 0)
+		give_up_parts(log, op);
 	mc_kv_op_fail(log, op, r);
 }
 
@@ -139,12 +157,7 @@ static void do_asked(struct mc_kv_log *log, bool seal)
 	} else {
 		r = mc_kv_reclaim(log, true);
 	}
-	mc_kv_group_close(log);
-	mc_mutex_lock(&log->lock);
-	log->free_wanted = true;
-	mc_kv_poke_locked(log);
-	while (!idle_locked(log) || log->free_wanted)
-		mc_cond_wait(&log->moved, &log->lock);
+	settle(log);
 	log->asked_res = r;
 	log->asked = MC_KV_ASKED_NOTHING;
 	mc_cond_broadcast(&log->moved);

@@ -18,17 +18,17 @@
 struct part {
 	struct mc_uring_req req;
 	unsigned char *bounce; /* owned; NULL: into the caller's buffer */
-	uint64_t off;          /* where it begins, of the segment or image */
+	uint64_t off;          /* where it begins, of the segment */
 	uint64_t from, to;     /* likewise: what of it is wanted */
 };
 
 struct job {
 	struct mc_kv_log *log;
 	struct mc_kv_log_read *read;
-	struct mc_kv_segment *seg; /* one reader; NULL: an image */
-	int fd;                    /* owned for an image */
-	uint64_t base;             /* of fd: where the segment or image begins */
-	uint64_t payload;          /* offset in the file */
+	struct mc_kv_segment *seg; /* one reader; NULL: none yet */
+	int fd;                    /* borrowed from it */
+	uint64_t base;             /* of fd: where the segment begins */
+	uint64_t payload;          /* offset in the segment */
 	bool framed;               /* the header is read, too */
 	unsigned left;             /* atomic */
 	int res;                   /* atomic: first error */
@@ -45,8 +45,6 @@ static void free_job(struct job *j)
 		if (--j->seg->readers == 0 && j->seg->head == 0)
 			mc_kv_poke_locked(log);
 		mc_mutex_unlock(&log->lock);
-	} else if (j->fd >= 0) {
-		log->io->close(log->io, j->fd);
 	}
 	for (unsigned i = 0; i < j->n; i++)
 		free(j->parts[i].bounce);
@@ -178,20 +176,6 @@ static int find_segment(struct job *j)
 	return r;
 }
 
-static int find_image(struct job *j)
-{
-	struct mc_kv_log *log = j->log;
-	cleanup_free char *path = NULL;
-	int r = mc_kv_image_path(log, j->read->version, j->read->loc.generation, &path);
-
-	if (r != 0)
-		return r;
-	j->fd = log->io->open(log->io, path, O_RDONLY | (log->store->direct ? O_DIRECT : 0), 0);
-	if (j->fd >= 0)
-		return 0;
-	return j->fd == -ENOENT ? -ESTALE : j->fd;
-}
-
 static int prepare(struct job *j)
 {
 	const struct mc_kv_log_read *r = j->read;
@@ -199,22 +183,25 @@ static int prepare(struct job *j)
 
 	if (r->loc.segment == 0)
 		return -ESTALE;
-	res = r->loc.segment == MC_KV_IMAGE ? find_image(j) : find_segment(j);
+	res = find_segment(j);
 	if (res != 0)
 		return res;
-	if (j->seg != NULL) {
-		j->payload = r->loc.off + MC_KV_HEADER;
-		j->framed = r->off == 0;
-	}
+	j->payload = r->loc.off + MC_KV_HEADER;
+	j->framed = r->off == 0;
 	return plan_parts(j);
 }
 
 void mc_kv_log_read(struct mc_kv_log *log, struct mc_kv_log_read *r)
 {
-	struct job *j = calloc(1, sizeof(*j));
+	struct job *j;
 	unsigned n;
 	int res;
 
+	if (r->len > 0 && r->loc.segment == MC_KV_SPLIT) {
+		mc_kv_split_read(log, r);
+		return;
+	}
+	j = calloc(1, sizeof(*j));
 	if (r->len == 0 || j == NULL) {
 		free(j);
 		r->done(r, r->len == 0 ? 0 : -ENOMEM);

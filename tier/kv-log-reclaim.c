@@ -41,6 +41,8 @@ static struct mc_kv_op *copy_of(
 		return NULL;
 	}
 	memcpy(mem, e->crc, crc_len + e->key_len + 1u);
+	op->kind = MC_KV_OP_COPY;
+	op->of_part = e->kind == MC_KV_PART;
 	op->mem = mem;
 	op->meta = mc_kv_entry_meta(e);
 	op->meta.crc = (const uint32_t *)(const void *)mem;
@@ -51,18 +53,11 @@ static struct mc_kv_op *copy_of(
 	return op;
 }
 
-static void free_op(struct mc_kv_op *op)
-{
-	free(op->mem);
-	free(op->key);
-	free(op);
-}
-
 static void free_victim(struct victim *v)
 {
 	for (size_t i = 0; i < v->n; i++)
 		if (v->ops[i] != NULL)
-			free_op(v->ops[i]);
+			mc_kv_op_free(v->ops[i]);
 	free(v->ops);
 }
 
@@ -111,6 +106,19 @@ static struct mc_kv_log_owner owner_of(struct mc_kv_log *log)
 	return owner;
 }
 
+/* The key of the object a part belongs to, into op->key. */
+static void name_whole(struct mc_kv_log *log, struct mc_kv_op *op)
+{
+	uint32_t slot;
+
+	mc_mutex_lock(&log->lock);
+	slot = mc_kv_split_find_locked(log, op->meta.version, op->meta.key);
+	if (slot != 0)
+		op->key = strdup(mc_kv_entry_key(mc_kv_table_get(&log->table, slot)));
+	mc_mutex_unlock(&log->lock);
+}
+
+/* A part whose object is gone, and that is still here, is held by a reader. */
 static void ask_owner(struct mc_kv_log *log, struct victim *v)
 {
 	struct mc_kv_log_owner o = owner_of(log);
@@ -118,7 +126,10 @@ static void ask_owner(struct mc_kv_log *log, struct victim *v)
 	for (size_t i = 0; i < v->n; i++) {
 		struct mc_kv_op *op = v->ops[i];
 
-		op->cancelled = o.keep != NULL && !o.keep(o.ctx, op->meta.key, op->meta.version);
+		if (op->of_part)
+			name_whole(log, op);
+		op->cancelled = o.keep != NULL && (!op->of_part || op->key != NULL) &&
+			!o.keep(o.ctx, mc_kv_op_key(op), op->meta.version);
 		if (op->cancelled)
 			v->evict += mc_kv_space(op->meta.size, op->meta.n_crc, op->from.segment);
 	}
@@ -127,25 +138,32 @@ static void ask_owner(struct mc_kv_log *log, struct victim *v)
 static void evict(struct mc_kv_log *log, struct mc_kv_op *op)
 {
 	struct mc_kv_log_owner o = owner_of(log);
+	uint32_t slot = op->slot;
+	struct mc_kv_loc from = op->from;
 	const struct mc_kv_entry *e;
 	char *key = NULL;
 	bool dropped = false;
 
 	mc_mutex_lock(&log->lock);
-	e = mc_kv_table_get(&log->table, op->slot);
+	/* A part goes with its object. */
+	if (op->of_part)
+		slot = mc_kv_split_find_locked(log, op->meta.version, op->meta.key);
+	e = mc_kv_table_get(&log->table, slot);
+	if (op->of_part && e != NULL)
+		from = mc_kv_entry_loc(e);
 	if (e != NULL && e->kind == MC_KV_OBJECT && memcmp(e->version, op->meta.version, 16) == 0) {
 		struct mc_kv_loc at = mc_kv_entry_loc(e);
 
-		if (mc_kv_loc_same(&at, &op->from)) {
+		if (mc_kv_loc_same(&at, &from)) {
 			key = strdup(mc_kv_entry_key(e));
-			if (mc_kv_drop_locked(log, op->slot) != 0)
+			if (mc_kv_drop_locked(log, slot) != 0)
 				log->want_snapshot = true;
 			dropped = true;
 		}
 	}
 	mc_mutex_unlock(&log->lock);
 	if (dropped && o.evicted != NULL)
-		o.evicted(o.ctx, key != NULL ? key : op->meta.key, op->meta.version, &op->from);
+		o.evicted(o.ctx, key != NULL ? key : op->meta.key, op->meta.version, &from);
 	free(key);
 }
 
@@ -318,9 +336,9 @@ static void estimate(struct mc_kv_log *log, struct candidate *c, const struct mc
 	mc_mutex_unlock(&log->lock);
 	for (uint32_t i = 0; i < n; i++) {
 		asked += ops[i]->meta.size + 1;
-		if (!o->keep(o->ctx, ops[i]->meta.key, ops[i]->meta.version))
+		if (!ops[i]->of_part && !o->keep(o->ctx, ops[i]->meta.key, ops[i]->meta.version))
 			unwanted += ops[i]->meta.size + 1;
-		free_op(ops[i]);
+		mc_kv_op_free(ops[i]);
 	}
 	if (asked > 0)
 		c->gain += (uint64_t)((double)live * ((double)unwanted / (double)asked));
@@ -344,18 +362,18 @@ static void rank(struct mc_kv_log *log, struct candidate *c, size_t n)
 	qsort(c, n, sizeof(*c), by_gain);
 }
 
-/* Images the owner does not keep. */
-static int evict_image(struct mc_kv_log *log)
+/* An object in parts that the owner does not keep. */
+static int evict_split(struct mc_kv_log *log)
 {
 	struct victim v = {0};
-	struct mc_kv_segment images = {.place = {.fd = -1}};
+	struct mc_kv_segment heads = {.place = {.fd = -1}};
 	bool any = false;
 	int r;
 
 	mc_mutex_lock(&log->lock);
-	images.head = log->image_head;
+	heads.head = log->split_head;
 	mc_mutex_unlock(&log->lock);
-	v.seg = &images;
+	v.seg = &heads;
 	r = list_live(log, &v);
 	if (r == 0)
 		ask_owner(log, &v);
@@ -398,5 +416,5 @@ int mc_kv_reclaim(struct mc_kv_log *log, bool force)
 		if (r != -EAGAIN)
 			return r;
 	}
-	return force ? -ENOENT : evict_image(log);
+	return force ? -ENOENT : evict_split(log);
 }

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int apply_put(struct mc_kv_log *log, const unsigned char *p, size_t len, char *key)
-	MC_REQUIRES(log->lock)
+static int apply_put(struct mc_kv_log *log, enum mc_kv_kind kind, const unsigned char *p,
+	size_t len, char *key) MC_REQUIRES(log->lock)
 {
 	struct mc_kv_put_front put;
 	struct mc_kv_meta m = {.key = key};
@@ -36,15 +36,17 @@ static int apply_put(struct mc_kv_log *log, const unsigned char *p, size_t len, 
 	len -= sizeof(put) + crc_len;
 	memcpy(key, p + sizeof(put) + crc_len, len);
 	key[len] = '\0';
-	if (put.segment != MC_KV_IMAGE) {
+	if (put.segment == MC_KV_SPLIT && kind != MC_KV_OBJECT)
+		return 0;
+	if (put.segment != MC_KV_SPLIT) {
 		seg = mc_kv_segment_note(log, put.segment);
 		if (seg == NULL)
 			return 0;
 		if (put.generation < seg->generation)
 			return 0;
 		seg->generation = put.generation;
-	} else if (put.generation >= log->image_seq) {
-		log->image_seq = put.generation + 1;
+	} else if (put.generation >= log->split_seq) {
+		log->split_seq = put.generation + 1;
 	}
 	m.size = put.size;
 	m.mtime_s = put.mtime_s;
@@ -53,7 +55,7 @@ static int apply_put(struct mc_kv_log *log, const unsigned char *p, size_t len, 
 	m.crc = crc;
 	memcpy(m.version, put.version, sizeof(m.version));
 	loc = (struct mc_kv_loc){put.segment, put.generation, put.off};
-	r = mc_kv_entry_enter_locked(log, &m, &loc, &slot);
+	r = mc_kv_entry_enter_locked(log, kind, &m, &loc, &slot);
 	if (r == 0)
 		mc_kv_table_get(&log->table, slot)->copies = (uint8_t)put.copies;
 	return r;
@@ -129,14 +131,15 @@ int mc_kv_journal_apply(void *ctx, uint8_t type, const void *rec, size_t len, st
 	char key[MC_KV_KEY_MAX + 1];
 	int r;
 
-	if (type < MC_JOURNAL_KV_PUT || type > MC_JOURNAL_KV_SEGMENT)
+	if (type < MC_JOURNAL_KV_PUT || type > MC_JOURNAL_KV_PART)
 		return mc_err_set(err, -EPROTONOSUPPORT,
 			"KV log %s: journal record of type %u was written by a newer version; use "
 			"that, or remove the directory",
 			log->store->name, type);
 	mc_mutex_lock(&log->lock);
-	if (type == MC_JOURNAL_KV_PUT)
-		r = apply_put(log, rec, len, key);
+	if (type == MC_JOURNAL_KV_PUT || type == MC_JOURNAL_KV_PART)
+		r = apply_put(
+			log, type == MC_JOURNAL_KV_PUT ? MC_KV_OBJECT : MC_KV_PART, rec, len, key);
 	else if (type == MC_JOURNAL_KV_MARK)
 		r = apply_mark(log, rec, len, key);
 	else if (type == MC_JOURNAL_KV_SEGMENT)

@@ -13,10 +13,9 @@
 
 struct walk {
 	const struct mc_kv_scan *scan;
-	const struct mc_kv_segment *seg; /* NULL: an image */
-	uint32_t *slots;                 /* owned by the caller, by offset */
+	uint32_t *slots; /* owned by the caller, by offset */
 	size_t n;
-	uint64_t base, limit; /* of the file: where the segment or image begins; its bytes */
+	uint64_t base, limit; /* of the file: where the segment begins; its bytes */
 	/* What is asked for. */
 	size_t ask;             /* the first one that is not asked for whole */
 	uint64_t from, run_end; /* the run being asked for; equal: none */
@@ -35,10 +34,8 @@ static const struct mc_kv_entry *entry(const struct walk *w, size_t i)
 static uint64_t end_of(const struct walk *w, size_t i)
 {
 	const struct mc_kv_entry *e = entry(w, i);
-	uint64_t end = e->off + e->size;
+	uint64_t end = e->off + e->size + MC_KV_HEADER + 4 * (uint64_t)e->n_crc + MC_KV_KEY_MAX;
 
-	if (w->seg != NULL)
-		end += MC_KV_HEADER + 4 * (uint64_t)e->n_crc + MC_KV_KEY_MAX;
 	return end < w->limit ? end : w->limit;
 }
 
@@ -154,8 +151,7 @@ static int by_offset(const void *a, const void *b, void *ctx)
 int mc_kv_scan_segment(const struct mc_kv_scan *s, const struct mc_kv_segment *seg)
 {
 	struct mc_kv_table *t = &s->log->table;
-	struct walk w = {
-		.scan = s, .seg = seg, .base = seg->place.at, .limit = s->log->segment_bytes};
+	struct walk w = {.scan = s, .base = seg->place.at, .limit = s->log->segment_bytes};
 	cleanup_free uint32_t *slots = NULL;
 
 	for (uint32_t at = seg->head; at != 0; at = mc_kv_table_get(t, at)->seg_next)
@@ -170,12 +166,4 @@ int mc_kv_scan_segment(const struct mc_kv_scan *s, const struct mc_kv_segment *s
 	w.slots = slots;
 	read_all(&w, seg->place.fd);
 	return 0;
-}
-
-void mc_kv_scan_image(const struct mc_kv_scan *s, uint32_t slot, int fd)
-{
-	struct walk w = {.scan = s, .slots = &slot, .n = 1};
-
-	w.limit = mc_kv_table_get(&s->log->table, slot)->size;
-	read_all(&w, fd);
 }

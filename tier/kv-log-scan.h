@@ -1,4 +1,4 @@
-/* Reading what the table says lies in a segment, or in an image, through in order. For kv-log*.c.
+/* Reading what the table says lies in a segment through in order. For kv-log*.c.
  */
 #pragma once
 
@@ -16,11 +16,10 @@ struct mc_kv_bad {
 struct mc_kv_scan {
 	struct mc_kv_log *log;  /* borrowed; nobody changes its table meanwhile */
 	struct mc_ahead *ahead; /* borrowed */
-	/* Called for each record or image that is whole, or not; bytes: what it takes. */
+	/* Called for each record that is whole, or not; bytes: what it takes. */
 	void (*judged)(void *ctx, const struct mc_kv_bad *b, uint64_t bytes);
 	void *ctx;
 };
 
 /* 0 or -ENOMEM. */
 int mc_kv_scan_segment(const struct mc_kv_scan *s, const struct mc_kv_segment *seg);
-void mc_kv_scan_image(const struct mc_kv_scan *s, uint32_t slot, int fd);

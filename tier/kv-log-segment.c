@@ -5,7 +5,7 @@
  * 1. A generation is durable in the journal before a write of it: a fresh segment is known by the
  *    first PUT in it, a reused one by its SEGMENT record or a snapshot.
  * 2. Numbers are never given twice while the daemon lives, nor while a journal names the first use.
- * 3. n_files × segment_bytes + image_bytes ≤ capacity, unless the capacity was lowered.
+ * 3. n_files × segment_bytes ≤ capacity, unless the capacity was lowered.
  */
 #include "tier/kv-log-impl.h"
 
@@ -46,9 +46,7 @@ struct mc_kv_segment *mc_kv_segment_note(struct mc_kv_log *log, uint32_t id)
 
 static uint64_t max_files_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock)
 {
-	return log->capacity > log->image_bytes
-		? (log->capacity - log->image_bytes) / log->segment_bytes
-		: 0;
+	return log->capacity / log->segment_bytes;
 }
 
 uint32_t mc_kv_segments_left_locked(const struct mc_kv_log *log)

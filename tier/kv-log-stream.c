@@ -39,7 +39,7 @@ int mc_kv_group_file(struct mc_kv_log *log, struct mc_kv_segment *seg, unsigned 
 	if (grown != NULL) {
 		g->files = grown;
 		*ret_file = g->n_files;
-		g->files[g->n_files++] = (struct mc_kv_file){.seg = seg, .fd = -1};
+		g->files[g->n_files++] = (struct mc_kv_file){.seg = seg};
 	}
 	mc_mutex_unlock(&log->lock);
 	return grown == NULL ? -ENOMEM : 0;
@@ -60,8 +60,7 @@ static void pack_done(struct mc_uring_req *req, int64_t res)
 
 		if (f->res == 0)
 			f->res = (int)res;
-		if (f->seg != NULL)
-			mc_kv_segment_set_failed(f->seg, true);
+		mc_kv_segment_set_failed(f->seg, true);
 	}
 	log->stats.written += p->len;
 	g->writing--;
@@ -101,8 +100,8 @@ void mc_kv_pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p)
 	p->group->writing++;
 	p->begun_ns = mc_now_ns();
 	p->req = (struct mc_uring_req){.kind = MC_URING_WRITE,
-		.fd = f->seg != NULL ? f->seg->place.fd : f->fd,
-		.off = f->seg != NULL ? f->seg->place.at + p->off : p->off,
+		.fd = f->seg->place.fd,
+		.off = f->seg->place.at + p->off,
 		.len = p->len,
 		.buf = p->buf,
 		.done = pack_done,

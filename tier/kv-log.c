@@ -44,11 +44,17 @@ static int open_store(struct mc_kv_log *log, const struct mc_kv_log_opts *opts, 
 	uint64_t segment_bytes = opts->segment_bytes != 0
 		? mc_kv_up(opts->segment_bytes, MC_KV_ALIGN)
 		: mc_kv_store_segment_bytes(opts->capacity);
-	int r = mc_kv_store_files_open(opts->dir, log->io, segment_bytes, &log->store, err);
+	int r = opts->device != NULL
+		? mc_kv_store_device_open(
+			  opts->device, log->io, opts->device_uuid, &log->store, err)
+		: mc_kv_store_files_open(opts->dir, log->io, segment_bytes, &log->store, err);
 
-	if (r == 0)
-		choose_sizes(log, opts->journal_bytes);
-	return r;
+	if (r != 0)
+		return r;
+	if (log->capacity == 0 || log->capacity > log->store->capacity)
+		log->capacity = log->store->capacity;
+	choose_sizes(log, opts->journal_bytes);
+	return 0;
 }
 
 static int bring_up(struct mc_kv_log *log, const struct mc_kv_log_opts *opts, struct mc_err *err)
@@ -56,8 +62,6 @@ static int bring_up(struct mc_kv_log *log, const struct mc_kv_log_opts *opts, st
 	struct mc_uring_opts u = {.depth = 64, .io = opts->io};
 	int r = open_store(log, opts, err);
 
-	if (r == 0)
-		r = mc_kv_images_init(log);
 	if (r != 0)
 		return r;
 	log->op_buckets = calloc(MC_KV_OP_BUCKETS, sizeof(struct mc_kv_op *));
@@ -153,7 +157,8 @@ int mc_kv_log_open(const struct mc_kv_log_opts *opts, const struct mc_kv_log_rep
 	r = bring_up(log, opts, err);
 	if (r != 0) {
 		mc_kv_log_free(log);
-		return mc_err_set(err, r, "KV log %s: %s", opts->dir, strerror(-r));
+		return mc_err_set(err, r, "KV log %s: %s",
+			opts->device != NULL ? opts->device : opts->dir, strerror(-r));
 	}
 	*ret = log;
 	return 0;
@@ -186,7 +191,7 @@ void mc_kv_log_stats(struct mc_kv_log *log, struct mc_kv_log_stats *ret)
 	}
 	*ret = log->stats;
 	ret->capacity = log->capacity;
-	ret->used = log->n_files * log->segment_bytes + log->image_bytes;
+	ret->used = log->n_files * log->segment_bytes;
 	/* Entry, its allocation's header, slot and bucket, checksums of one or two MiB, a key. */
 	ret->index_bytes = log->table.n * (sizeof(struct mc_kv_entry) + 8 + 8 + 6 + 8 + 48);
 	ret->bypassed = log->health.bypassed;

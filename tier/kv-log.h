@@ -1,6 +1,6 @@
 /*
- * The NVMe side of the KV store: objects up to 8 MiB as records in preallocated segment files,
- * larger ones as image files, and the journal that names them. Who calls: kv*.c only. Thread-safe.
+ * The NVMe side of the KV store: objects as records in preallocated segments, those above 8 MiB in
+ * several, and the journal that names them. Who calls: kv*.c only. Thread-safe.
  *
  * Invariants: data is durable before its PUT record, the record before the object counts as
  * flushed; a segment's space is reused only after SEG_FREE is durable and under a new generation; a
@@ -19,13 +19,14 @@ struct mc_io;
 struct mc_kv_log;
 
 #define MC_KV_RECORD_MAX                                                                           \
-	(UINT64_C(8) << 20) /* payload bytes in a segment; larger objects are images */
+	(UINT64_C(8) << 20) /* payload bytes of a record; larger objects have several */
 
 /* Where an object lies on NVMe. 16 bytes; segment 0 = nowhere. */
 struct mc_kv_loc {
 	uint32_t segment;
 	uint32_t generation;
-	uint64_t off; /* bytes from the segment's start, of the record; images: 0 */
+	uint64_t off; /* bytes from the segment's start, of the record; objects in parts: bytes of
+			 one */
 };
 
 struct mc_kv_meta {
@@ -40,9 +41,11 @@ struct mc_kv_meta {
 
 struct mc_kv_log_opts {
 	const char *dir;
-	uint64_t capacity;      /* bytes: a hard cap */
+	const char *device; /* a formatted block device or file instead of dir; NULL = dir */
+	const uint8_t *device_uuid; /* of the store it must hold; NULL = any */
+	uint64_t capacity;          /* bytes: a hard cap; 0 = all of the device */
 	uint64_t segment_bytes; /* 0 = by capacity: 128 MiB, less below 4 GiB. Objects larger than a
-				   quarter of it are images */
+				   quarter of it are split */
 	const struct mc_io *io; /* NULL = the real one */
 	unsigned commit_ms;     /* longest wait of an item for others; 0 = 500 */
 	unsigned probe_ms;      /* between attempts to end a bypass; 0 = 10,000 */
@@ -166,6 +169,7 @@ struct mc_kv_log_stats {
 	uint64_t reclaimed;            /* segments */
 	uint64_t bad;                  /* records that did not verify */
 	uint64_t objects;              /* held here */
+	uint64_t parts;                /* of large ones, also of those gone that somebody reads */
 	uint64_t index_bytes;          /* memory, estimated */
 	uint64_t errors;               /* failed I/Os */
 	bool bypassed;                 /* error budget spent: puts fail until a probe succeeds */

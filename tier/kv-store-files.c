@@ -189,7 +189,7 @@ int mc_kv_store_files_layout(const struct mc_kv_store *s)
 struct mc_dir_id mc_kv_store_files_id(const struct mc_kv_store *s)
 {
 	return (struct mc_dir_id){
-		.dir = s->name, .name = "KVSTORE", .kind = "kv", .what = "KV log"};
+		.dir = s->name, .name = "KVSTORE", .kind = "kv", .what = "KV log", .format = 2};
 }
 
 static void find_direct(struct files *f)

@@ -67,6 +67,10 @@ int mc_kv_store_files_look(
 struct mc_dir_id mc_kv_store_files_id(const struct mc_kv_store *s);
 /* Our folders, durable before anything is put in them. */
 int mc_kv_store_files_layout(const struct mc_kv_store *s);
+/* A device, or a file, that was formatted (block-super.h). uuid: of the store it must be, NULL =
+ * any; -ESTALE else. */
+int mc_kv_store_device_open(const char *path, const struct mc_io *io, const uint8_t *uuid,
+	struct mc_kv_store **ret, struct mc_err *err);
 /* NULL allowed. No place is in use any more. */
 void mc_kv_store_close(struct mc_kv_store *s);
 

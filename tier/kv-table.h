@@ -1,6 +1,7 @@
 /*
- * The table of what the KV log holds: objects, directories and pins by key, objects also by the
- * segment they lie in. About 90 bytes for an object, plus key and checksums. Callers lock.
+ * The table of what the KV log holds: objects, their parts, directories and pins by key, what has
+ * bytes also by the segment they lie in. About 90 bytes for an object, plus key and checksums.
+ * Callers lock.
  *
  * A slot is the entry's number while it lives; slot 0 is none.
  */
@@ -8,9 +9,9 @@
 
 #include "tier/kv-log.h"
 
-#define MC_KV_IMAGE UINT32_MAX /* the segment of objects that are image files */
+#define MC_KV_SPLIT UINT32_MAX /* the segment of objects that lie in parts */
 
-enum mc_kv_kind { MC_KV_OBJECT, MC_KV_DIR, MC_KV_PIN };
+enum mc_kv_kind { MC_KV_OBJECT, MC_KV_DIR, MC_KV_PIN, MC_KV_PART };
 
 struct mc_kv_entry {
 	uint32_t hash, next;         /* of kind and key; chain of the bucket */

@@ -56,7 +56,7 @@ int mc_nvme_make_layout(struct mc_nvme *n)
 struct mc_dir_id mc_nvme_dir_id(const struct mc_nvme *n)
 {
 	return (struct mc_dir_id){
-		.dir = n->dir, .name = "STORE", .kind = "nvme", .what = "NVMe tier"};
+		.dir = n->dir, .name = "STORE", .kind = "nvme", .what = "NVMe tier", .format = 1};
 }
 
 void mc_nvme_find_direct(struct mc_nvme *n)

@@ -1,0 +1,169 @@
+/*
+ * A KV log on a device or in one file: superblock, an area for the journal, segments by number
+ * (block-super.h). Numbers are places, so that a segment costs nothing to make; what is in one that
+ * the journal does not know means nothing.
+ */
+#include "tier/kv-store.h"
+
+#include "tier/block-super.h"
+#include "tier/cleanup.h"
+#include "tier/digest.h"
+#include "tier/io.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE 4096u
+
+struct device {
+	struct mc_kv_store s; /* first */
+	struct mc_block_dev dev;
+	struct mc_block_super super;
+};
+
+static struct device *self(struct mc_kv_store *s)
+{
+	return (struct device *)s;
+}
+
+static struct mc_kv_place place_of(const struct device *d, uint32_t id)
+{
+	return (struct mc_kv_place){
+		.fd = d->dev.fd, .at = d->super.segments_at + (id - 1) * d->super.segment_bytes};
+}
+
+static int make(struct mc_kv_store *s, uint32_t id, struct mc_kv_place *ret)
+{
+	if (id > self(s)->super.n_segments)
+		return -ENOSPC;
+	*ret = place_of(self(s), id);
+	return 0;
+}
+
+static void discard(struct mc_kv_store *s, const struct mc_kv_place *p)
+{
+	mc_block_dev_discard(&self(s)->dev, p->at, s->segment_bytes);
+}
+
+static int remove_segment(struct mc_kv_store *s, uint32_t id, const struct mc_kv_place *p)
+{
+	(void)id;
+	discard(s, p);
+	return 0;
+}
+
+static void leave(struct mc_kv_store *s, const struct mc_kv_place *p)
+{
+	(void)s;
+	(void)p;
+}
+
+static int sync_segment(struct mc_kv_store *s, const struct mc_kv_place *p, bool made)
+{
+	(void)made;
+	return s->io->fdatasync(s->io, p->fd);
+}
+
+/* Only numbers that the log knows have a meaning. */
+static int find(struct mc_kv_store *s,
+	int (*each)(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole), void *ctx)
+{
+	struct device *d = self(s);
+	int r = 0;
+
+	for (uint32_t id = 1; id <= d->super.n_segments && r >= 0; id++) {
+		struct mc_kv_place p = place_of(d, id);
+
+		r = each(ctx, id, &p, true);
+	}
+	return r < 0 ? r : 0;
+}
+
+static int probe(struct mc_kv_store *s)
+{
+	cleanup_free unsigned char *page = aligned_alloc(PAGE, 2 * PAGE);
+	int fd = self(s)->dev.fd, r;
+
+	if (page == NULL)
+		return -ENOMEM;
+	memset(page, 0x5a, PAGE);
+	r = mc_io_write_full(s->io, fd, page, PAGE, MC_BLOCK_PROBE_AT);
+	if (r == 0)
+		r = s->io->fdatasync(s->io, fd);
+	if (r == 0)
+		r = mc_io_read_full(s->io, fd, page + PAGE, PAGE, MC_BLOCK_PROBE_AT);
+	return r == 0 && memcmp(page, page + PAGE, PAGE) != 0 ? -EIO : r;
+}
+
+static void close_device(struct mc_kv_store *s)
+{
+	struct device *d = self(s);
+
+	mc_block_dev_close(&d->dev);
+	free(s->name);
+	free(d);
+}
+
+static const struct mc_kv_store_ops device_ops = {.make = make,
+	.remove = remove_segment,
+	.leave = leave,
+	.sync = sync_segment,
+	.discard = discard,
+	.find = find,
+	.probe = probe,
+	.close = close_device};
+
+static int check_uuid(const struct device *d, const uint8_t *uuid, struct mc_err *err)
+{
+	char have[33], want[33];
+
+	if (uuid == NULL || memcmp(d->super.uuid, uuid, sizeof(d->super.uuid)) == 0)
+		return 0;
+	mc_hex_encode(d->super.uuid, sizeof(d->super.uuid), have);
+	mc_hex_encode(uuid, sizeof(d->super.uuid), want);
+	return mc_err_set(err, -ESTALE, "%s: is the block tier %s, not %s", d->s.name, have, want);
+}
+
+static int bring_up(struct device *d, const char *path, const uint8_t *uuid, struct mc_err *err)
+{
+	int r;
+
+	d->s.name = strdup(path);
+	if (d->s.name == NULL)
+		return -ENOMEM;
+	r = mc_block_dev_open(path, d->s.io, 0, &d->dev, err);
+	if (r == 0)
+		r = mc_block_super_read(&d->dev, path, &d->super, err);
+	if (r == 0)
+		r = check_uuid(d, uuid, err);
+	if (r != 0)
+		return r;
+	d->s.direct = d->dev.direct;
+	d->s.segment_bytes = d->super.segment_bytes;
+	d->s.capacity = d->super.n_segments * d->super.segment_bytes;
+	d->s.journal_fd = d->dev.fd;
+	d->s.journal_at = d->super.journal_at;
+	d->s.journal_bytes = d->super.journal_bytes;
+	memcpy(d->s.uuid, d->super.uuid, sizeof(d->s.uuid));
+	return 0;
+}
+
+int mc_kv_store_device_open(const char *path, const struct mc_io *io, const uint8_t *uuid,
+	struct mc_kv_store **ret, struct mc_err *err)
+{
+	struct device *d = calloc(1, sizeof(*d));
+	int r;
+
+	if (d == NULL)
+		return -ENOMEM;
+	d->s = (struct mc_kv_store){.ops = &device_ops, .io = io};
+	d->dev.fd = -1;
+	r = bring_up(d, path, uuid, err);
+	if (r != 0) {
+		close_device(&d->s);
+		return r;
+	}
+	*ret = &d->s;
+	return 0;
+}
