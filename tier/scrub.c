@@ -63,38 +63,35 @@ struct mc_scrub {
 
 static int print_place(const struct pass *p, int64_t ended_s, char *out, size_t size)
 {
-	char image[MC_IMAGE_NAME_MAX] = "-", version[33];
+	char image[MC_IMAGE_NAME_MAX] = "-";
 	const struct mc_scrub_counts *c = &p->counts;
 
 	if (p->file.begun)
 		mc_image_name(&p->file.id, image);
-	mc_hex_encode(p->mark.version, 16, version);
 	return snprintf(out, size,
 		MAGIC "began %" PRId64 " ended %" PRId64 " on %d kv %d\n"
-		      "file %s %" PRIu64 "\nlog %" PRIu32 " %" PRIu64 " %s %" PRIu32 "\n"
+		      "file %s %" PRIu64 "\nlog %" PRIu32 " %" PRIu64 "\n"
 		      "counts %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
 		      " %" PRIu64 " %" PRIu64 "\n",
 		p->began_s, ended_s, p->on, p->in_kv, image, p->file.block, p->mark.segment,
-		p->mark.off, version, p->mark.generation, c->bytes, c->checked, c->bad, c->repaired,
-		c->dropped, c->waiting, c->lost, c->failed);
+		p->mark.off, c->bytes, c->checked, c->bad, c->repaired, c->dropped, c->waiting,
+		c->lost, c->failed);
 }
 
 static bool parse_place(const char *text, struct pass *p, int64_t *ret_ended_s)
 {
-	char image[MC_IMAGE_NAME_MAX], version[33];
+	char image[MC_IMAGE_NAME_MAX];
 	struct mc_scrub_counts *c = &p->counts;
 	int on, in_kv;
 
 	if (strncmp(text, MAGIC, strlen(MAGIC)) != 0 ||
 		sscanf(text + strlen(MAGIC),
 			"began %" SCNd64 " ended %" SCNd64 " on %d kv %d file %85s %" SCNu64
-			" log %" SCNu32 " %" SCNu64 " %32s %" SCNu32 " counts %" SCNu64 " %" SCNu64
-			" %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
+			" log %" SCNu32 " %" SCNu64 " counts %" SCNu64 " %" SCNu64 " %" SCNu64
+			" %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
 			&p->began_s, ret_ended_s, &on, &in_kv, image, &p->file.block,
-			&p->mark.segment, &p->mark.off, version, &p->mark.generation, &c->bytes,
-			&c->checked, &c->bad, &c->repaired, &c->dropped, &c->waiting, &c->lost,
-			&c->failed) != 18 ||
-		mc_hex_decode(version, p->mark.version, 16) < 0)
+			&p->mark.segment, &p->mark.off, &c->bytes, &c->checked, &c->bad,
+			&c->repaired, &c->dropped, &c->waiting, &c->lost, &c->failed) != 16)
 		return false;
 	p->file.begun = mc_image_name_parse(image, &p->file.id) == 0;
 	p->on = on != 0;
