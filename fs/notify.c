@@ -65,7 +65,7 @@ int mc_notify_open(struct fuse_session *se, struct mc_notify **ret)
 	return 0;
 }
 
-void mc_notify_close(struct mc_notify *n)
+void mc_notify_stop(struct mc_notify *n)
 {
 	if (n == NULL)
 		return;
@@ -74,6 +74,12 @@ void mc_notify_close(struct mc_notify *n)
 	mc_cond_broadcast(&n->more);
 	mc_mutex_unlock(&n->lock);
 	pthread_join(n->thread, NULL);
+}
+
+void mc_notify_free(struct mc_notify *n)
+{
+	if (n == NULL)
+		return;
 	mc_cond_done(&n->more);
 	mc_mutex_done(&n->lock);
 	free(n);

@@ -154,6 +154,7 @@ static void drop_opened(void *ctx, struct mc_node *n)
 
 static void fs_close(struct mc_fs *fs)
 {
+	mc_notify_free(fs->notify);
 	if (fs->se != NULL)
 		fuse_session_destroy(fs->se);
 	mc_handles_close(fs->handles);
@@ -297,7 +298,7 @@ static int stop(struct mc_fs *fs, struct mc_loop *loop)
 	control = mc_control_close(fs->control, deadline);
 	mc_metrics_http_close(fs->metrics);
 	answer_all(fs, now + ms * MS / 2);
-	mc_notify_close(fs->notify);
+	mc_notify_stop(fs->notify);
 	mc_loop_close(loop);
 	mc_calls_expire(&fs->calls, UINT64_MAX);
 	mc_nodes_each(fs->nodes, drop_opened, fs);
