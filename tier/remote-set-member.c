@@ -152,6 +152,7 @@ static int reach(struct set_member *m, struct mc_err *err)
 	struct mc_remote *r;
 	int res;
 
+	opts.aside = true;
 	/* Short, so that closing the set does not wait long. */
 	if (opts.deadline_ms == 0 || opts.deadline_ms > OPEN_DEADLINE_MS)
 		opts.deadline_ms = OPEN_DEADLINE_MS;

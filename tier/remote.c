@@ -8,6 +8,7 @@
  * 3. A read in flight has owner set; mc_backend_read_done clears it, and asserts that it was set: a
  *    second completion is a broken contract.
  */
+#include "tier/remote-aside.h"
 #include "tier/remote-backend.h"
 
 #include "tier/cleanup.h"
@@ -147,6 +148,8 @@ int mc_remote_open(const char *url, const struct mc_remote_opts *opts, struct mc
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
 		if (strncmp(url, kinds[i].scheme, strlen(kinds[i].scheme)) == 0)
 			open_kind = kinds[i].open;
+	if (open_kind == mc_remote_dir_open && full.aside)
+		open_kind = mc_remote_aside_open;
 	if (open_kind == NULL)
 		return mc_err_set(err, -EINVAL,
 			"%s: unknown kind of remote; use nfs://SERVER/EXPORT or dir:/PATH", url);

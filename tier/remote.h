@@ -30,6 +30,8 @@ struct mc_remote_opts {
 	unsigned deadline_ms;   /* the whole operation, retries included; 0 = 30,000 */
 	const char *node;       /* names this node's place under tmp/; borrowed until open returns;
 				   NULL = a random name for this process */
+	bool aside; /* of a mounted directory: calls end at their deadline whatever the kernel does
+		     */
 };
 
 enum mc_remote_type { MC_REMOTE_FILE, MC_REMOTE_DIR, MC_REMOTE_SYMLINK, MC_REMOTE_OTHER };

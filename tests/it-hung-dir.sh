@@ -1,0 +1,93 @@
+#!/bin/bash
+# One of two remotes is a mounted directory whose file system hangs in the kernel: readers, names, puts
+# and imports go on with the other one, with a bounded number of threads; then it is used again.
+set -uo pipefail
+. "$(dirname "$0")/lib/mount.sh"
+mount_need
+fs_pid=
+clean()
+{
+	rm -f "$MC_TMP/hang"
+	mount_clean
+	umount -l "$MC_TMP/dfs" 2>/dev/null
+	[ -z "$fs_pid" ] || kill "$fs_pid" 2>/dev/null
+}
+trap clean EXIT
+mkdir "$MC_TMP/behind" "$MC_TMP/dfs" "$MC_TMP/plain" "$MC_TMP/source"
+"$MC_BUILD/tests/hang-fs" "$MC_TMP/behind" "$MC_TMP/dfs" "$MC_TMP/hang" &
+fs_pid=$!
+until mountpoint -q "$MC_TMP/dfs"; do
+	kill -0 $fs_pid 2>/dev/null || fail 'the file system does not mount'
+	mount_pause 0.05
+done
+
+files=(one.bin two.bin)
+for name in "${files[@]}"; do
+	head -c $((20 * 1048576 + 99)) /dev/urandom >"$MC_TMP/source/$name"
+done
+remote=dir:$MC_TMP/dfs#name=dfs$'\n'dir:$MC_TMP/plain#name=plain
+mount_import "$MC_TMP/source" acme/model@r1 || fail 'import'
+start() { mount_start --dram 80MiB --kv-dram 16MiB --kv-replicas 2 --kv-ack remote --deadline 6 --stop-timeout 20 || fail 'mount'; }
+# Threads of the daemon that wait for the file system.
+threads() { cat "/proc/$mount_pid/task/"*/wchan | tr '\0' '\n' | sed 's/request_wait/\n&/g' | grep -c request_wait; }
+
+# Nothing tells that it hangs but the calls that do.
+start
+: >"$MC_TMP/hang"
+fact 'a mounted directory hangs: names and puts are answered by the other remote, all calls end'
+for i in {1..24}; do
+	LC_ALL=C timeout 60 stat "$mnt/checkpoints/acme/none$i" >"$MC_TMP/stat$i" 2>&1 &
+	pids[i]=$!
+done
+for i in 1 2 3 4; do
+	timeout 60 cp "$MC_TMP/source/one.bin" "$mnt/kv/k$i" || fail "put $i"
+	timeout 60 cmp "$MC_TMP/source/one.bin" "$mnt/kv/k$i" || fail "get $i"
+done
+for i in {1..24}; do
+	wait "${pids[i]}" 2>/dev/null
+	grep -q 'No such file' "$MC_TMP/stat$i" || fail "a missing name: $(cat "$MC_TMP/stat$i")"
+done
+await_log event=remote-fenced
+head -c 100000 /dev/urandom >"$MC_TMP/source/three.bin"
+timeout 60 "$mooncakefs" import "$MC_TMP/source" acme/model@r2 --remote "dir:$MC_TMP/plain" >/dev/null || fail 'import'
+timeout 60 cmp "$MC_TMP/source/three.bin" "$mnt/checkpoints/acme/model@r2/three.bin" || fail 'a new revision'
+fact 'no call of it begins while others hang: no more threads after more calls'
+some=$(threads)
+for i in 1 2 3 4 5 6 7 8; do
+	timeout 60 ls "$mnt/checkpoints/acme" "$mnt/checkpoints/none$i" >/dev/null 2>&1
+	timeout 60 cp "$MC_TMP/source/three.bin" "$mnt/kv/l$i" || fail "put $i"
+done
+echo "threads: $some when it hung, $(threads) after more calls"
+[ "$(threads)" -le "$some" ] && [ "$some" -le 40 ] || fail 'threads'
+
+fact 'it answers again: it is used, and brought what it missed'
+rm "$MC_TMP/hang"
+await_log event=remote-back
+deadline=$((SECONDS + 60))
+until diff -r --exclude=tmp --exclude=missed --exclude=r2 --exclude=latest "$MC_TMP/behind/kv" "$MC_TMP/plain/kv" >"$MC_TMP/diff" 2>&1; do
+	[ $SECONDS -lt $deadline ] || { cat "$MC_TMP/diff"; fail 'the copies are not the same'; }
+	mount_pause 0.1
+done
+
+fact 'it hangs under readers: right bytes from the other remote, no error'
+rm -f "$MC_TMP/started"
+trouble interrupted "$MC_TMP/started" 2 60 "${files[@]}" >"$MC_TMP/readers" &
+reader=$!
+until [ -e "$MC_TMP/started" ]; do
+	kill -0 $reader 2>/dev/null || { cat "$MC_TMP/readers"; exit 1; }
+	mount_pause 0.01
+done
+: >"$MC_TMP/hang"
+wait $reader || { cat "$MC_TMP/readers"; exit 1; }
+cat "$MC_TMP/readers"
+grep -q ' 0 EIO' "$MC_TMP/readers" || fail 'reads failed'
+rm "$MC_TMP/hang"
+mount_stop || fail "stop: $mount_rc"
+
+fact 'a mount begins while it hangs'
+: >"$MC_TMP/hang"
+start
+trouble right "${files[@]}"
+# A process whose threads the kernel holds cannot end.
+rm "$MC_TMP/hang"
+mount_stop || fail "stop: $mount_rc"
