@@ -136,6 +136,7 @@ static int set_mtime(struct mc_kvfs *k, struct mc_kstage *s, const struct timesp
 	if (s->sealable && s->mtime.tv_sec == before.st_mtim.tv_sec &&
 		s->mtime.tv_nsec == before.st_mtim.tv_nsec)
 		s->mtime = after.st_mtim;
+	mc_knode_record_put_locked(k, s->node);
 	mc_mutex_unlock(&k->lock);
 	return 0;
 }

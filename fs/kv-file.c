@@ -241,6 +241,8 @@ static void sync_now(struct mc_kreq *q)
 	orphan = s->orphan;
 	mc_mutex_unlock(&k->lock);
 	r = orphan ? 0 : mc_kv_writer_sync(s->writer, q->key);
+	if (r == 0 && !orphan)
+		mc_kstage_synced(s);
 	mc_kstage_drop(s);
 	if (r < 0)
 		mc_kvfs_failed(k, q->key, r, "fsync");

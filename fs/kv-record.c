@@ -129,6 +129,26 @@ void mc_knode_record_closed(struct mc_kvfs *k, const struct mc_knode *n, int bac
 		atomic_compare_exchange_strong(&r->backing_id, &was, 0);
 }
 
+void mc_knode_record_put_locked(struct mc_kvfs *k, const struct mc_knode *n)
+{
+	struct mc_knode_record *r = n->stage != NULL ? of(k, n) : NULL;
+	const struct mc_kstage *s = n->stage;
+	uint32_t put;
+
+	if (r == NULL)
+		return;
+	put = (s->flushed ? MC_PUT_FLUSHED : 0) | (s->orphan ? MC_PUT_ORPHAN : 0) |
+		(s->synced ? MC_PUT_SYNCED : 0);
+	/* Whoever reads this half done gets the FLUSH again. */
+	atomic_store_explicit(&r->put, put, memory_order_release);
+	atomic_store_explicit(&r->file, mc_kv_writer_file(s->writer), memory_order_relaxed);
+	r->sealed_size = s->size;
+	r->sealed_mtime_s = s->mtime.tv_sec;
+	r->sealed_mtime_ns = (uint32_t)s->mtime.tv_nsec;
+	if (s->sealable)
+		atomic_store_explicit(&r->put, put | MC_PUT_SEALABLE, memory_order_release);
+}
+
 /* ---- taking over */
 
 static uint32_t n_slots(struct mc_kvfs *k)
@@ -153,20 +173,46 @@ void mc_kvfs_claim(struct mc_kvfs *k)
 
 		if (r == NULL)
 			return;
-		if (atomic_load(&r->used) != 0 && atomic_load(&r->lookups) > 0 && is_key(k, key) &&
-			mc_texts_claim(mc_takeover_texts(table(k)), key))
+		if (atomic_load(&r->used) != 0 &&
+			(atomic_load(&r->lookups) > 0 || atomic_load(&r->writing) != 0) &&
+			is_key(k, key) && mc_texts_claim(mc_takeover_texts(table(k)), key))
 			continue;
 		atomic_store(&r->used, 0);
 		atomic_store(&r->key, 0);
 	}
 }
 
-/* Promised nodes stay promised; a put under way is lost. */
-static enum mc_knode_kind kind_of(const struct mc_knode_record *r)
+/* Goes on with the put of the record, whose file is still there; false: it is not. */
+static bool restore_put(struct mc_kvfs *k, struct mc_knode *n, const struct mc_knode_record *r)
 {
-	enum mc_knode_kind kind = (enum mc_knode_kind)atomic_load(&r->kind);
+	struct stat want = {.st_size = (off_t)r->sealed_size,
+		.st_mtim = {.tv_sec = r->sealed_mtime_s, .tv_nsec = r->sealed_mtime_ns}};
+	struct mc_kv_writer *w;
 
-	return kind == MC_KNODE_STAGING && atomic_load(&r->writing) != 0 ? MC_KNODE_LOST : kind;
+	/* After the last RELEASE the file may be another put's already. */
+	if (mc_kv_writer_adopt(k->kv, atomic_load(&r->file),
+		    atomic_load(&r->opens) == 0 ? &want : NULL, &w) < 0)
+		return false;
+	if (mc_kstage_restore(k, n, w, r) == 0)
+		return true;
+	mc_kv_discard(w);
+	return false;
+}
+
+/* What a node is that was being written: promised still, going on, published, or lost. */
+static void restore_staging(struct mc_kvfs *k, struct mc_knode *n, const struct mc_knode_record *r)
+{
+	struct mc_kv_attr a;
+
+	if (atomic_load(&r->writing) == 0 || restore_put(k, n, r))
+		return;
+	n->kind = MC_KNODE_LOST;
+	if (atomic_load(&r->opens) > 0 || mc_kv_lookup(k->kv, n->key, &a) < 0 || a.is_dir ||
+		a.size != r->sealed_size || a.mtime_s != r->sealed_mtime_s ||
+		a.mtime_ns != r->sealed_mtime_ns)
+		return;
+	n->kind = MC_KNODE_OBJECT;
+	n->attr = a;
 }
 
 static int restore_open(struct mc_knode *n, const struct mc_knode_record *r)
@@ -183,11 +229,28 @@ static int restore_open(struct mc_knode *n, const struct mc_knode_record *r)
 	return 0;
 }
 
+/* The record says what the node is now. NULL: there is none. */
+static void settle(struct mc_kvfs *k, struct mc_knode *n, struct mc_knode_record *r)
+{
+	if (n == NULL || (n->opened == NULL && n->stage == NULL)) {
+		mc_mode_backing_close(k->fs, atomic_exchange(&r->backing_id, 0));
+		atomic_store(&r->opens, 0);
+	}
+	if (n == NULL) {
+		atomic_store(&r->used, 0);
+		mc_texts_drop(mc_takeover_texts(table(k)), atomic_exchange(&r->key, 0));
+		return;
+	}
+	if (n->stage == NULL)
+		atomic_store(&r->writing, 0);
+	write_kind(r, n);
+}
+
 static int restore_node(struct mc_kvfs *k, struct mc_knode_record *r)
 {
 	size_t len;
 	const char *key = mc_texts_get(mc_takeover_texts(table(k)), atomic_load(&r->key), &len);
-	struct mc_knode *n = mc_knode_alloc(key, kind_of(r));
+	struct mc_knode *n = mc_knode_alloc(key, (enum mc_knode_kind)atomic_load(&r->kind));
 	int res = n != NULL ? 0 : -ENOMEM;
 
 	if (res < 0)
@@ -199,22 +262,45 @@ static int restore_node(struct mc_kvfs *k, struct mc_knode_record *r)
 		.mtime_ns = r->mtime_ns,
 		.ino = r->ino};
 	memcpy(n->attr.version, r->version, sizeof(r->version));
-	if (n->kind == MC_KNODE_OBJECT && atomic_load(&r->writing) == 0 &&
+	if (n->kind == MC_KNODE_STAGING)
+		restore_staging(k, n, r);
+	else if (n->kind == MC_KNODE_OBJECT && atomic_load(&r->writing) == 0 &&
 		atomic_load(&r->opens) > 0)
 		res = restore_open(n, r);
+	if (res == 0 && n->refs == 0) {
+		mc_knode_free(n); /* nobody knows it, and its put has ended */
+		n = NULL;
+	}
 	if (res == 0)
-		res = mc_knode_restore(k, n, r->gen);
+		res = mc_knode_restore(k, n, n != NULL ? r->gen : r->gen + 1);
 	if (res < 0) {
 		free(n->opened);
 		mc_knode_free(n);
 		return res;
 	}
-	atomic_store(&r->kind, n->kind);
-	if (n->opened == NULL) {
-		mc_mode_backing_close(k->fs, atomic_exchange(&r->backing_id, 0));
-		atomic_store(&r->opens, 0);
-	}
+	settle(k, n, r);
 	return 0;
+}
+
+/* Ends those whose last RELEASE has come already; no slots are added any more. */
+static void end_puts(struct mc_kvfs *k)
+{
+	mc_kv_adopted(k->kv);
+	for (uint32_t slot = 1; slot < n_slots(k); slot++) {
+		struct mc_knode *n;
+
+		mc_mutex_lock(&k->lock);
+		n = k->slots[slot].node;
+		if (n != NULL && n->stage != NULL && atomic_load(&of(k, n)->opens) == 0)
+			mc_knode_ref_locked(n);
+		else
+			n = NULL;
+		mc_mutex_unlock(&k->lock);
+		if (n == NULL)
+			continue;
+		mc_kstage_leave(k, n);
+		mc_knode_put(k, n, 1);
+	}
 }
 
 int mc_kvfs_restore(struct mc_kvfs *k)
@@ -233,5 +319,7 @@ int mc_kvfs_restore(struct mc_kvfs *k)
 			r = mc_knode_restore(k, NULL, was->gen + 1);
 		}
 	}
+	if (k != NULL && r == 0)
+		end_puts(k);
 	return r;
 }

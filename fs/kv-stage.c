@@ -20,6 +20,7 @@
 
 #include "fs/admin.h"
 #include "fs/mode.h"
+#include "fs/takeover.h"
 #include "tier/cleanup.h"
 #include "tier/lease.h"
 
@@ -74,9 +75,51 @@ int mc_kstage_open(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer *w
 	mc_knode_ref_locked(n);
 	n->stage = s;
 	insert_locked(k, s);
+	mc_knode_record_put_locked(k, n);
 	mc_knode_record_opens_locked(k, n);
 	mc_mutex_unlock(&k->lock);
 	return 0;
+}
+
+int mc_kstage_restore(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer *w,
+	const struct mc_knode_record *was)
+{
+	struct mc_kstage *s = calloc(1, sizeof(*s));
+	uint32_t put = atomic_load(&was->put);
+
+	if (s == NULL)
+		return -ENOMEM;
+	*s = (struct mc_kstage){.k = k,
+		.node = n,
+		.writer = w,
+		.fd = mc_kv_writer_fd(w),
+		.backing_id = atomic_load(&was->backing_id),
+		.opens = atomic_load(&was->opens),
+		.orphan = (put & MC_PUT_ORPHAN) != 0,
+		.flushed = (put & MC_PUT_FLUSHED) != 0,
+		.synced = (put & MC_PUT_SYNCED) != 0,
+		.sealable = (put & MC_PUT_SEALABLE) != 0,
+		.size = was->sealed_size,
+		.mtime = {.tv_sec = was->sealed_mtime_s, .tv_nsec = was->sealed_mtime_ns}};
+	if (s->opens == 0)
+		s->opens = 1;
+	s->users = s->opens;
+	if (s->synced)
+		mc_kv_writer_sync(w, n->key);
+	n->refs++;
+	n->stage = s;
+	mc_mutex_lock(&k->lock);
+	insert_locked(k, s);
+	mc_mutex_unlock(&k->lock);
+	return 0;
+}
+
+void mc_kstage_synced(struct mc_kstage *s)
+{
+	mc_mutex_lock(&s->k->lock);
+	s->synced = true;
+	mc_knode_record_put_locked(s->k, s->node);
+	mc_mutex_unlock(&s->k->lock);
 }
 
 struct mc_kstage *mc_kstage_find_locked(struct mc_kvfs *k, const char *key)
@@ -239,6 +282,7 @@ unsigned mc_kstage_orphan(struct mc_kvfs *k, const char *key)
 	for (struct mc_kstage *s = *bucket(k, key); s != NULL; s = s->next) {
 		if (!s->orphan && !s->publishing && strcmp(s->node->key, key) == 0) {
 			s->orphan = true;
+			mc_knode_record_put_locked(k, s->node);
 			n++;
 		}
 	}
@@ -322,6 +366,7 @@ void mc_kstage_flush(struct mc_kstage *s, pid_t tid)
 		s->size = (uint64_t)st.st_size;
 		s->mtime = st.st_mtim;
 	}
+	mc_knode_record_put_locked(k, s->node);
 	mc_mutex_unlock(&k->lock);
 }
 

@@ -65,6 +65,7 @@ struct mc_kstage {
 	bool orphan;                 /* the name was removed or given away: nothing is published */
 	bool flushed;    /* a FLUSH came: probably the RELEASE will, so others wait for it */
 	bool publishing; /* the last RELEASE came */
+	bool synced;     /* an fsync was answered */
 	bool sealable;   /* a FLUSH of a living task saw size and mtime as below */
 	uint64_t size;   /* bytes */
 	struct timespec mtime;
@@ -200,6 +201,13 @@ uint64_t mc_kintents_expire(struct mc_kvfs *k, uint64_t now_ns);
 /* kv-stage.c */
 /* The put of a writer, open once; takes w in every case, and a reference of n. */
 int mc_kstage_open(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer *w);
+/* The put that the record of another process tells of; takes w but for -ENOMEM. One whose last
+ * RELEASE came is to be ended by mc_kstage_leave. */
+struct mc_knode_record;
+int mc_kstage_restore(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer *w,
+	const struct mc_knode_record *was);
+/* fsync was answered: the put that follows has to be as durable. */
+void mc_kstage_synced(struct mc_kstage *s);
 /* The newest put of key that will be published, or NULL. */
 struct mc_kstage *mc_kstage_find_locked(struct mc_kvfs *k, const char *key);
 /* The node's put, held so that its descriptor stays; NULL when it is not being written. */
@@ -242,3 +250,5 @@ void mc_knode_record_drop_locked(struct mc_kvfs *k, const struct mc_knode *n);
 /* The kernel's opens of an object, or of a put under way. */
 void mc_knode_record_opens_locked(struct mc_kvfs *k, const struct mc_knode *n);
 void mc_knode_record_closed(struct mc_kvfs *k, const struct mc_knode *n, int backing_id);
+/* What a process that goes on with the node's put has to know of it. */
+void mc_knode_record_put_locked(struct mc_kvfs *k, const struct mc_knode *n);

@@ -15,8 +15,8 @@
 
 #include "fs/texts.h"
 
-#define MAGIC "mooncakefs.tk.1"
-/* About 48 and 104 bytes each: what a node costs beside its own memory. */
+#define MAGIC "mooncakefs.tk.2"
+/* About 48 and 136 bytes each: what a node costs beside its own memory. */
 #define NODES (UINT32_C(1) << 22)
 #define KNODES (UINT32_C(1) << 21)
 #define HEAD_BYTES (UINT64_C(1) << 16)
@@ -178,6 +178,34 @@ struct mc_knode_record *mc_takeover_knode(struct mc_takeover *t, uint32_t slot)
 		return NULL;
 	r = record(t, &mc_takeover_head(t)->knodes, slot, KNODES, sizeof(struct mc_knode_record));
 	return r != NULL ? (struct mc_knode_record *)(void *)(r + NODE_BYTES) : NULL;
+}
+
+int mc_takeover_puts(struct mc_takeover *t, uint64_t **ret, size_t *ret_n)
+{
+	uint32_t slots = atomic_load(&mc_takeover_head(t)->knodes);
+	uint64_t *v = NULL;
+	size_t n = 0, cap = 0;
+
+	for (uint32_t slot = 1; slot < slots; slot++) {
+		struct mc_knode_record *r = mc_takeover_knode(t, slot);
+
+		if (r == NULL || atomic_load(&r->used) == 0 || atomic_load(&r->writing) == 0)
+			continue;
+		if (n == cap) {
+			uint64_t *p = reallocarray(v, cap + 64, sizeof(*v));
+
+			if (p == NULL) {
+				free(v);
+				return -ENOMEM;
+			}
+			v = p;
+			cap += 64;
+		}
+		v[n++] = atomic_load(&r->file);
+	}
+	*ret = v;
+	*ret_n = n;
+	return 0;
 }
 
 struct mc_texts *mc_takeover_texts(struct mc_takeover *t)

@@ -66,7 +66,15 @@ struct mc_knode_record {
 	_Atomic(int32_t) backing_id;
 	_Atomic(uint32_t) opens;
 	_Atomic(uint32_t) writing; /* a put under way, until it ended */
+	/* A put's: its file, what became of it, and what a close saw. */
+	_Atomic(uint64_t) file;
+	_Atomic(uint32_t) put; /* MC_PUT_…; SEALABLE published after those that follow */
+	uint32_t sealed_mtime_ns;
+	uint64_t sealed_size; /* bytes */
+	int64_t sealed_mtime_s;
 };
+
+enum { MC_PUT_FLUSHED = 1, MC_PUT_SEALABLE = 2, MC_PUT_ORPHAN = 4, MC_PUT_SYNCED = 8 };
 
 /* An empty table; its descriptor is closed on exec. -errno where there is no such memory. */
 int mc_takeover_open(struct mc_takeover **ret);
@@ -85,5 +93,7 @@ const char *mc_takeover_why_not(const struct mc_takeover *t);
  * and thereby ended. */
 struct mc_node_record *mc_takeover_node(struct mc_takeover *t, uint32_t slot);
 struct mc_knode_record *mc_takeover_knode(struct mc_takeover *t, uint32_t slot);
+/* Files of puts under way: an array that is the caller's to free; *ret_n: how many. -ENOMEM. */
+int mc_takeover_puts(struct mc_takeover *t, uint64_t **ret, size_t *ret_n);
 /* The texts of records; the table must not be NULL. */
 struct mc_texts *mc_takeover_texts(struct mc_takeover *t);

@@ -27,6 +27,8 @@ fact 'five workers are killed under 16 readers: no call fails, and every byte is
 load kills
 fact 'another program takes over under 16 readers'
 load upgrade
+fact 'a put under way at a kill is whole or fails; what was closed is there'
+load writers open_put
 
 fact 'status tells of the keeper and its workers'
 python3 - "$mnt/.mooncake/status" "$mount_pid" <<'END' || fail 'status'

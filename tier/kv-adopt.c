@@ -181,7 +181,24 @@ static int adopt_one(struct adoption *a, const struct kv_found *f)
 	return r;
 }
 
-/* Files of writers and of changes under way: nobody's now. */
+/* Whether it is a put's that is to be adopted. */
+static bool is_put(struct adoption *a, uint64_t id)
+{
+	struct mc_kv *kv = a->kv;
+	bool found = false;
+
+	mc_mutex_lock(&kv->lock);
+	for (size_t i = 0; i < kv->opts.n_puts; i++) {
+		if (kv->opts.puts[i] == id && !found) {
+			kv->left[kv->n_left++] = id;
+			found = true;
+		}
+	}
+	mc_mutex_unlock(&kv->lock);
+	return found;
+}
+
+/* Files of changes under way, and of writers of whom nobody knows: nobody's now. */
 static void remove_strays(struct adoption *a)
 {
 	char path[4200];
@@ -201,7 +218,7 @@ static void remove_strays(struct adoption *a)
 			continue;
 		if (id > max)
 			max = id;
-		if (!has_file(a, id))
+		if (!has_file(a, id) && !is_put(a, id))
 			unlinkat(dirfd(dir), e->d_name, 0);
 	}
 	closedir(dir);
@@ -222,6 +239,11 @@ int kv_adopt(struct mc_kv *kv)
 		qsort(a.found, a.n, sizeof(*a.found), newest_first);
 	for (size_t i = 0; i < a.n && a.res == 0; i++)
 		a.res = adopt_one(&a, &a.found[i]);
+	mc_mutex_lock(&kv->lock);
+	kv->left = calloc(kv->opts.n_puts + 1, sizeof(*kv->left));
+	if (kv->left == NULL)
+		a.res = -ENOMEM;
+	mc_mutex_unlock(&kv->lock);
 	if (a.res == 0) {
 		remove_strays(&a);
 		mc_slab_trim(kv->slab);

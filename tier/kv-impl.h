@@ -243,6 +243,9 @@ struct mc_kv {
 	struct kv_res replica_list MC_GUARDED_BY(
 		lock); /* clean, remote copies wanted; oldest first */
 	struct kv_file *pool MC_GUARDED_BY(lock);
+	/* Owned: files of puts that are left to be adopted, 0 = it was. */
+	uint64_t *left MC_GUARDED_BY(lock);
+	size_t n_left MC_GUARDED_BY(lock);
 	struct kv_file *held MC_GUARDED_BY(lock); /* dropped, but somebody reads them still */
 	struct kv_room_wait *room MC_GUARDED_BY(lock), **room_tail MC_GUARDED_BY(lock);
 	uint64_t used MC_GUARDED_BY(lock); /* bytes of files: objects', writers', pool, held */
@@ -349,6 +352,8 @@ uint32_t kv_dir_from(const struct kv_dir *d, uint64_t seq);
 /* ---- kv-mem.c: files, records and accounts of the DRAM tier. Without kv->lock unless _locked. */
 /* A file with room bytes allocated, empty; counted in kv->used. 0, -ENOSPC, -errno. */
 int kv_file_take(struct mc_kv *kv, uint64_t room, struct kv_file **ret);
+/* One that an earlier process left; want as in mc_kv_writer_adopt. */
+int kv_file_adopt(struct mc_kv *kv, uint64_t id, const struct stat *want, struct kv_file **ret);
 /* Gives one back, emptied, if nobody else holds it: to the pool, or to the system. */
 void kv_file_give(struct mc_kv *kv, struct kv_file *f);
 /* Makes it the object's backing file, which has size bytes; f is consumed. */

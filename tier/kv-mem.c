@@ -141,6 +141,32 @@ int kv_file_take(struct mc_kv *kv, uint64_t room, struct kv_file **ret)
 	return 0;
 }
 
+int kv_file_adopt(struct mc_kv *kv, uint64_t id, const struct stat *want, struct kv_file **ret)
+{
+	struct kv_file *f = calloc(1, sizeof(*f));
+	struct stat st;
+
+	if (f == NULL)
+		return -ENOMEM;
+	f->id = id;
+	f->fd = kv_file_open(kv, id, O_RDWR);
+	if (f->fd < 0 || fstat(f->fd, &st) < 0 ||
+		(want != NULL &&
+			(st.st_size != want->st_size || st.st_mtim.tv_sec != want->st_mtim.tv_sec ||
+				st.st_mtim.tv_nsec != want->st_mtim.tv_nsec))) {
+		if (f->fd >= 0)
+			close(f->fd);
+		free(f);
+		return -ENOENT;
+	}
+	f->room = (uint64_t)st.st_blocks * 512;
+	mc_mutex_lock(&kv->lock);
+	kv->used += f->room;
+	mc_mutex_unlock(&kv->lock);
+	*ret = f;
+	return 0;
+}
+
 void kv_file_give(struct mc_kv *kv, struct kv_file *f)
 {
 	int r = mc_lease_take(f->fd);

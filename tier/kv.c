@@ -235,6 +235,7 @@ static void kv_free(struct mc_kv *kv)
 	mc_cond_done(&kv->flush);
 	mc_mutex_done(&kv->lock);
 	mc_mutex_done(&kv->deletes_lock);
+	free(kv->left);
 	free((void *)(uintptr_t)kv->opts.dram_dir);
 	free((void *)(uintptr_t)kv->opts.nvme_dir);
 	free((void *)(uintptr_t)kv->opts.node);

@@ -18,6 +18,7 @@
 
 struct mc_io;
 struct mc_kv;
+struct stat;
 
 enum mc_kv_ack { MC_KV_ACK_DRAM, MC_KV_ACK_NVME, MC_KV_ACK_REMOTE };
 
@@ -38,6 +39,9 @@ struct mc_kv_opts {
 				   without an answer is a failure, too; 0 = 500 */
 	unsigned slow_ms;       /* an NVMe write or sync that takes longer is slow; 0 = 4,000 */
 	const struct mc_io *io; /* for NVMe; NULL = the real one */
+	/* Files of puts that an earlier process had under way, for mc_kv_writer_adopt; borrowed. */
+	const uint64_t *puts;
+	size_t n_puts;
 	void (*event)(void *ctx, const char *event, const char *text); /* as in store.h */
 	void *event_ctx;
 };
@@ -108,6 +112,17 @@ void mc_kv_wait_room(struct mc_kv *kv, void (*done)(void *ctx, int res), void *c
 /* Before close: whoever waits for room is told -ESHUTDOWN, now and from now on. */
 void mc_kv_leave(struct mc_kv *kv);
 int mc_kv_writer_fd(const struct mc_kv_writer *w); /* O_RDWR, borrowed until publish or discard */
+/* The number of its file, for a process that follows this one. */
+uint64_t mc_kv_writer_file(const struct mc_kv_writer *w);
+/*
+ * The put of an earlier process: its file is one of mc_kv_opts.puts, once. want: what size and
+ * mtime the file must have, NULL = any. -ENOENT: there is no such file, it is an object's by now,
+ * or has another size or time.
+ */
+int mc_kv_writer_adopt(
+	struct mc_kv *kv, uint64_t file, const struct stat *want, struct mc_kv_writer **ret);
+/* The others are not to be adopted any more. */
+void mc_kv_adopted(struct mc_kv *kv);
 /*
  * Publishes what the file holds now as a new version of key; whole or not at all. Consumes w in
  * every case. copy: somebody may still store through a mapping: seal a copy. Size and checksums are

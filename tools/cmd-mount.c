@@ -367,6 +367,8 @@ static int run(struct mount *m)
 		return code;
 	raise_file_limit();
 	r = open_store(m, &err);
+	if (r == 0 && m->keeper.device >= 0)
+		r = mc_takeover_puts(m->keeper.takeover, &m->kv.puts, &m->kv.n_puts);
 	if (r == 0)
 		r = mc_mount_kv_open(&m->kv, m->o, m->remote, on_event, &err);
 	if (r == 0)

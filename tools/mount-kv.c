@@ -91,6 +91,8 @@ int mc_mount_kv_open(struct mc_mount_kv *m, const struct mc_options *o, struct m
 		.replicas = (unsigned)mc_options_number(o, MC_OPT_KV_REPLICAS),
 		.ack = m->ack,
 		.deadline_ms = (unsigned)mc_options_number(o, MC_OPT_DEADLINE) * 1000,
+		.puts = m->puts,
+		.n_puts = m->n_puts,
 		.event = event};
 	int r;
 
@@ -107,6 +109,7 @@ int64_t mc_mount_kv_close(struct mc_mount_kv *m, unsigned drain_ms)
 	int64_t left = m->kv != NULL ? mc_kv_close(m->kv, drain_ms) : 0;
 
 	m->kv = NULL;
+	free(m->puts);
 	free(m->dram_dir);
 	free(m->nvme_dir);
 	return left;

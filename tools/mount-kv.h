@@ -9,6 +9,9 @@ struct mc_mount_kv {
 	char *dram_dir, *nvme_dir;       /* owned; nvme_dir NULL = no NVMe tier */
 	uint64_t dram_bytes, nvme_bytes; /* its share; dram_bytes 0 = no kv/ */
 	enum mc_kv_ack ack;
+	/* Files of puts that the process before this one had under way: owned. */
+	uint64_t *puts;
+	size_t n_puts;
 	struct mc_kv *kv; /* owned */
 };
 
