@@ -193,6 +193,63 @@ START_TEST(flips_in_images_are_found_in_one_pass_and_fetched_again)
 }
 END_TEST
 
+struct verified {
+	struct mc_nvme_image *img;
+	uint8_t *good; /* block 1 */
+	uint32_t crc;
+	unsigned bad;
+};
+
+/* Somebody fetches the block anew before the end of the image is reached. */
+static void fetched_anew(void *ctx, uint64_t block)
+{
+	struct verified *v = ctx;
+
+	ck_assert_uint_eq(block, 1);
+	v->bad++;
+	ck_assert_int_eq(mc_nvme_put(v->img, block, v->good, v->crc), 0);
+}
+
+START_TEST(damage_that_is_fetched_anew_meanwhile_is_told_all_the_same)
+{
+	struct verified v = {.good = aligned_alloc(4096, MIB)};
+	struct mc_nvme_opts o = {.commit_ms = 1};
+	struct place p;
+	struct pattern pat;
+	struct mc_nvme *n;
+	struct mc_file *f;
+	char path[300];
+
+	seed_from_clock();
+	place_make(&p);
+	pat = make_pattern(&p, "a", 4 * MIB);
+	place_open(&p, 64 * MIB, 64 * MIB);
+	f = on_nvme(&p, &pat);
+	read_copy(f, MIB, (uint32_t)MIB, v.good);
+	v.crc = mc_crc32c(0, v.good, MIB);
+	image_path(&p, &pat, path, sizeof(path));
+	mc_file_put(f);
+	place_close(&p, false);
+	flip(path, MIB + dice(MIB));
+	o.dir = p.nvme;
+	ck_assert_int_eq(mc_nvme_open(&o, &n, NULL), 0);
+	{
+		struct mc_source *src = pattern_source(&pat);
+
+		ck_assert_int_eq(mc_nvme_image_get(n, &src->id, false, &v.img), 0);
+		src->ops->release(src);
+	}
+	ck_assert_int_eq(mc_nvme_verify(v.img, fetched_anew, &v), 0);
+	ck_assert_uint_eq(v.bad, 1);
+	ck_assert_int_eq(mc_nvme_sync(n), 0);
+	ck_assert_uint_eq(mc_nvme_present_blocks(v.img), 4);
+	mc_nvme_image_put(v.img);
+	mc_nvme_close(n);
+	free(v.good);
+	place_remove(&p);
+}
+END_TEST
+
 START_TEST(what_a_client_reads_past_us_is_put_right_in_its_place)
 {
 	struct place p;
@@ -406,10 +463,11 @@ END_TEST
 
 START_TEST(a_place_that_cannot_be_read_is_the_beginning)
 {
-	static const char *const texts[] = {"", "mooncakefs scrub 2\n",
-		"mooncakefs scrub 1\nbegan x",
+	static const char strange_image[] =
 		"mooncakefs scrub 1\nbegan 1 ended 1 on 1 kv 0\nfile zz 5\nlog 0 0 "
-		"00000000000000000000000000000000 0\ncounts 0 0 0 0 0 0 0 0\n"};
+		"00000000000000000000000000000000 0\ncounts 0 0 0 0 0 0 0 0\n";
+	static const char *const texts[] = {
+		"", "mooncakefs scrub 2\n", "mooncakefs scrub 1\nbegan x", strange_image};
 	struct mc_scrub_status st;
 	struct mc_scrub *s;
 	struct place p;
@@ -720,6 +778,7 @@ START_TEST(a_pace_yields_to_others_and_comes_back)
 END_TEST
 
 SUITE_MAIN("scrub", flips_in_images_are_found_in_one_pass_and_fetched_again,
+	damage_that_is_fetched_anew_meanwhile_is_told_all_the_same,
 	what_a_client_reads_past_us_is_put_right_in_its_place,
 	a_mapping_that_outlives_its_close_is_put_right_too,
 	without_the_remote_damage_stays_under_a_reader_until_it_is_back,
