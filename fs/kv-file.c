@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "fs/log.h"
@@ -162,6 +163,22 @@ void mc_kvop_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off)
 	}
 }
 
+/* A change of a file that is being put failed. */
+static void tell_failed(struct mc_kvfs *k, struct mc_knode *n, int r, const char *what)
+{
+	cleanup_free char *key = mc_knode_key(k, n);
+
+	mc_kvfs_failed(k, key, r, what);
+}
+
+/* Whether a write past us may have failed: nobody tells of it. */
+static bool is_full(const struct mc_kstage *s)
+{
+	struct statvfs v;
+
+	return fstatvfs(s->fd, &v) == 0 && v.f_bavail == 0;
+}
+
 void mc_kvop_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off)
 {
 	struct mc_kvfs *k = mc_kvfs_of(req);
@@ -180,6 +197,8 @@ void mc_kvop_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
 	} while (done < 0 && error == EINTR);
 	mc_kstage_drop(s);
 	if (done < 0)
+		tell_failed(k, n, -error, "writing");
+	if (done < 0)
 		fuse_reply_err(req, mc_kvfs_errno(-error));
 	else
 		fuse_reply_write(req, (size_t)done);
@@ -192,6 +211,8 @@ void mc_kvop_flush(fuse_req_t req, fuse_ino_t ino)
 	struct mc_kstage *s = n != NULL ? mc_kstage_hold(k, n) : NULL;
 
 	if (s != NULL) {
+		if (s->backing_id != 0 && is_full(s))
+			tell_failed(k, n, -ENOSPC, "written to when memory was full");
 		mc_kstage_flush(s, fuse_req_ctx(req)->pid);
 		mc_kstage_drop(s);
 	}
@@ -234,6 +255,8 @@ static void sync_now(struct mc_kreq *q)
 	}
 	if (s == NULL) {
 		r = mc_kv_sync(k->kv, q->key);
+		if (r < 0 && r != -ENOENT)
+			mc_kvfs_failed(k, q->key, r, "fsync");
 		mc_kreq_err(q, r == -ENOENT ? 0 : r); /* removed: nothing is promised */
 		return;
 	}
@@ -283,6 +306,8 @@ void mc_kvop_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_
 	}
 	error = fallocate(s->fd, mode, off, len) == 0 ? 0 : errno;
 	mc_kstage_drop(s);
+	if (error != 0 && error != EOPNOTSUPP && error != EINTR)
+		tell_failed(k, n, -error, "allocating");
 	fuse_reply_err(req, error == 0 ? 0 : mc_kvfs_errno(-error));
 }
 

@@ -49,9 +49,9 @@ void mc_kvfs_failed(struct mc_kvfs *k, const char *key, int r, const char *what)
 	char text[sizeof(k->error)];
 
 	mc_kv_stats(k->kv, &s);
-	snprintf(text, sizeof(text), "%s: %s; %llu of %llu bytes wait to be flushed%s%s", what,
-		strerror(-r), (unsigned long long)s.dirty_bytes, (unsigned long long)s.dirty_bound,
-		s.degraded != NULL ? "; " : "", s.degraded != NULL ? s.degraded : "");
+	snprintf(text, sizeof(text), "%s: %s; %s; %llu of %llu bytes wait to be flushed", what,
+		strerror(-r), mc_kv_why(k->kv, r), (unsigned long long)s.dirty_bytes,
+		(unsigned long long)s.dirty_bound);
 	mc_mutex_lock(&k->lock);
 	memcpy(k->error, text, sizeof(text));
 	mc_mutex_unlock(&k->lock);

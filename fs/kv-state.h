@@ -123,7 +123,7 @@ struct mc_kvfs {
 	uint64_t seq; /* puts ended: what a LOOKUP read before may be old */
 	struct mc_kreq *waiting;
 	struct mc_kintent *intents;
-	char error[256]; /* the last failure of a put, for user.mooncake.error */
+	char error[320]; /* the last failure of a put, for user.mooncake.error */
 };
 
 static inline struct mc_kvfs *mc_kvfs_of(fuse_req_t req)

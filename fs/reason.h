@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#define MC_REASON_BYTES 160
+#define MC_REASON_BYTES 320
 
 struct mc_reasons;
 

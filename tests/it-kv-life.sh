@@ -10,6 +10,11 @@ mount_start --dram 128MiB --kv-dram 64MiB --deadline 3 --nvme "$MC_TMP/nvme,1GiB
 mkdir "$mnt/kv/full" || fail 'mkdir'
 kv_check full full
 kv_check full_excl full
+kv_check full_write full
+mount_stop || fail "stop: $mount_rc"
+mount_start --dram 128MiB --kv-dram 64MiB --no-passthrough || fail 'mount'
+mkdir "$mnt/kv/full" || fail 'mkdir'
+kv_check full_write full
 mount_stop || fail "stop: $mount_rc"
 
 # A put that waits for room does not hold up a stop.

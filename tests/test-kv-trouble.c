@@ -465,6 +465,44 @@ START_TEST(nvme_that_hangs_is_left_out_told_once_and_used_again)
 }
 END_TEST
 
+/* ---- what callers are told */
+
+static void expect_why(struct mc_kv *kv, int r, const char *tier, const char *way_out)
+{
+	const char *why = mc_kv_why(kv, r);
+
+	ck_assert_msg(strstr(why, tier) != NULL && strstr(why, way_out) != NULL, "%d: %s", r, why);
+}
+
+START_TEST(each_refusal_names_the_tier_and_the_way_out)
+{
+	struct kv_fixture x;
+
+	paths(&x); /* no tier below */
+	x.opts.deadline_ms = 50;
+	kv_fixture_start(&x);
+	put_until_full(x.kv);
+	expect_why(x.kv, -ENOSPC, "DRAM", "--kv-dram");
+	expect_why(x.kv, -EIO, "no persistent tier", "--remote");
+	expect_why(x.kv, -EMFILE, "descriptor", "LimitNOFILE");
+	kv_fixture_close(&x);
+	paths(&x);
+	with_nvme(&x);
+	x.opts.deadline_ms = 50;
+	kv_fixture_start(&x);
+	wait_recovered(x.kv);
+	expect_why(x.kv, -ENOSPC, "DRAM", "--kv-dram");
+	disk.syncs = -EIO;
+	put_until_full(x.kv);
+	while (stats(x.kv).nvme_trouble == NULL)
+		sched_yield();
+	expect_why(x.kv, -ENOSPC, "NVMe", "look at the disk");
+	expect_why(x.kv, -EIO, "NVMe", "look at the disk");
+	disk.syncs = 0;
+	kv_fixture_close(&x);
+}
+END_TEST
+
 /* ---- NVMe that is slow */
 
 #define SLOW_MS 40
@@ -678,6 +716,7 @@ SUITE_MAIN("kv-trouble", a_disk_full_from_any_byte_on_loses_nothing,
 	a_file_system_filled_by_others_makes_writers_wait_and_is_used_again,
 	nvme_that_fails_is_left_out_told_once_and_used_again,
 	nvme_that_hangs_is_left_out_told_once_and_used_again,
+	each_refusal_names_the_tier_and_the_way_out,
 	nvme_that_is_slow_is_left_out_told_once_and_used_again,
 	nvme_that_is_slow_is_used_where_the_remote_fails_or_there_is_none,
 	without_the_remote_residents_are_read_and_dirty_data_waits_within_its_bound,

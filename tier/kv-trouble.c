@@ -35,7 +35,7 @@ static const struct text texts[] = {
 	LIMITS,
 	{-ENOSPC,
 		"kv: NVMe is full: data waits in memory; remove objects, free space on its file "
-		"system, or raise --kv-nvme",
+		"system, or give --nvme more",
 		"kv: the remote is full: data waits in memory; free space there"},
 	{-ETIMEDOUT,
 		"kv: NVMe does not answer: data waits in memory or goes to the remote; look at the "
@@ -48,8 +48,11 @@ static const struct text texts[] = {
 		"that works; look at the disk, it is tried again",
 		NULL},
 	{-EPROTONOSUPPORT,
-		"kv: the journal on NVMe could not be read, nothing can be kept there: see the log",
-		"kv: the remote has a format this program does not know"},
+		"kv: the journal on NVMe could not be read, nothing can be kept there: look at the "
+		"log, "
+		"and at fsck",
+		"kv: the remote has a format this program does not know: use a newer one, or "
+		"another remote"},
 	{0,
 		"kv: NVMe fails: data waits in memory or goes to the remote; look at the disk, it "
 		"is "
@@ -66,6 +69,50 @@ const char *kv_trouble_text(enum kv_tier tier, int error)
 	while (t->error != 0 && t->error != error)
 		t++;
 	return tier == KV_NVME ? t->nvme : t->remote;
+}
+
+/* What keeps data from leaving memory, or NULL. */
+static const char *below_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	int nvme = kv->log != NULL ? kv->trouble[KV_NVME].error : 0;
+	int remote = kv->opts.remote != NULL ? kv->trouble[KV_REMOTE].error : 0;
+
+	return nvme != 0 ? kv_trouble_text(KV_NVME, nvme) : kv_trouble_text(KV_REMOTE, remote);
+}
+
+static const char *why_locked(struct mc_kv *kv, int r) MC_REQUIRES(kv->lock)
+{
+	bool sinks = kv->log != NULL || kv->opts.remote != NULL;
+	const char *below = below_locked(kv);
+
+	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
+		return kv_trouble_text(KV_NVME, r);
+	if (!sinks)
+		return r == -ENOSPC
+			? "kv: DRAM is full and no tier lies below: remove objects, raise "
+			  "--kv-dram, or give --nvme or --remote"
+			: "kv: no persistent tier: give --nvme or --remote";
+	if (below != NULL)
+		return below;
+	if (r == -ENOSPC && kv->dirty + kv->typical > kv->opts.dirty_bound)
+		return "kv: DRAM fills faster than the tier below takes it, or by files that are "
+		       "still written: close them, put less at once, or raise --kv-dram";
+	if (r == -ENOSPC)
+		return "kv: DRAM is full of what is written, open, mapped or pinned: let go of "
+		       "some, "
+		       "or raise --kv-dram";
+	return "kv: the tier below DRAM failed and works again: data is safe once fsync says so; "
+	       "look at the log";
+}
+
+const char *mc_kv_why(struct mc_kv *kv, int r)
+{
+	const char *why;
+
+	mc_mutex_lock(&kv->lock);
+	why = why_locked(kv, r);
+	mc_mutex_unlock(&kv->lock);
+	return why;
 }
 
 void kv_trouble_locked(struct mc_kv *kv, enum kv_tier tier, int res)

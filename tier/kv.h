@@ -211,3 +211,5 @@ struct mc_kv_stats {
 	const char *degraded, *nvme_trouble, *remote_trouble;
 };
 void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret);
+/* Of what ended with r: which tier is the reason, and the way out. Static text. */
+const char *mc_kv_why(struct mc_kv *kv, int r);

@@ -554,6 +554,31 @@ def fill(kv):
             return held, e
 
 
+def expect_way_out(reason):
+    """Tier and what can be done."""
+    expect(f"tier and way out in: {reason}", "kv: DRAM" in reason and "--kv-dram" in reason, True)
+
+
+def check_full_write(kv):
+    """A file that grows past the memory that is left: the write fails, and kv/ says why."""
+    fd = os.open(f"{kv}/grows", WRONLY | CREAT)
+    error = None
+    while error is None:
+        try:
+            os.write(fd, bytes(8 * MIB))
+        except OSError as e:
+            error = e
+    expect("error", errno.errorcode[error.errno], "ENOSPC")
+    os.close(os.dup(fd))  # in passthrough the daemon hears of it now
+    reason = os.getxattr(kv, "user.mooncake.error").decode()
+    expect(f"what failed in: {reason}", "writ" in reason, True)
+    expect_way_out(reason)
+    os.ftruncate(fd, 1000)
+    os.close(fd)
+    expect("size", os.stat(f"{kv}/grows").st_size, 1000)
+    expect("forgotten", os.getxattr(f"{kv}/grows", "user.mooncake.error"), b"")
+
+
 def check_full(kv):
     """Past the bound CREATE waits, then ENOSPC; the reason can be read; others go on meanwhile."""
     put(f"{kv}/before", b"before")
@@ -561,6 +586,7 @@ def check_full(kv):
     expect("error", errno.errorcode[error.errno], "ENOSPC")
     reason = os.getxattr(kv, "user.mooncake.error").decode()
     expect("the reason names the bytes", "wait to be flushed" in reason, True)
+    expect_way_out(reason)
     expect("reads go on", content(f"{kv}/before"), b"before")
     expect("no error of another file", os.getxattr(f"{kv}/before", "user.mooncake.error"), b"")
     try:
