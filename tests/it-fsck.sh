@@ -136,6 +136,21 @@ trouble right one.bin
 mv "$MC_TMP/chunks.away" "$MC_TMP/remote/chunks"
 mount_stop || fail "stop: $mount_rc"
 
+fact 'a mount is checked in use: its daemon deals with what is damaged; exit codes 1 and 0'
+start --kv-ack remote --scrub 0
+put near 300000
+mount_stop || fail "stop: $mount_rc"
+start --scrub 0
+at=$(where "$MC_TMP/want/near" kv/segments)
+[ -n "$at" ] || fail 'near is in no segment'
+flip "${at% *}" $((${at#* } + 1000))
+fsck 1 "$mnt"
+says '1 damaged, of which 0 are right again, 1 dropped'
+fsck 0 "$mnt"
+cmp "$MC_TMP/want/near" "$mnt/kv/d/near" || fail 'near'
+mount_stop || fail "stop: $mount_rc"
+fsck 0 "$cache"
+
 fact 'a directory without a tier, and one that is not there, are told; exit code 3'
 fsck 3 "$MC_TMP/want"
 says 'holds no tier of mooncakefs'

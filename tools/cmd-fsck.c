@@ -2,6 +2,7 @@
 #include "tools/command.h"
 
 #include "tier/fsck.h"
+#include "tools/fsck-mount.h"
 #include "tools/json-line.h"
 #include "tools/mount-table.h"
 #include "tools/progress.h"
@@ -115,7 +116,6 @@ static int check(const struct mc_options *o, const char *dir)
 int mc_cmd_fsck(const struct mc_options *o)
 {
 	const char *where = o->args[0];
-	struct mc_err err = {0};
 	char path[PATH_MAX];
 	struct mc_mount m;
 
@@ -123,11 +123,9 @@ int mc_cmd_fsck(const struct mc_options *o)
 		return mc_fail_usage(o, "--repair or --no-change?");
 	if (mc_mount_resolve(where, path) == 0 && mc_mount_find(path, &m) == 0 &&
 		strcmp(m.type, "fuse.mooncakefs") == 0) {
-		mc_fail(&err,
-			mc_err_set(&err, -EOPNOTSUPP,
-				"%s is mounted; unmount it and give its directory of --nvme",
-				path));
-		return MC_EXIT_DAMAGED;
+		if (mc_options_flag(o, MC_OPT_NO_CHANGE))
+			return mc_fail_usage(o, "a mount deals with the damage that it finds");
+		return mc_fsck_mount(o, &m);
 	}
 	return check(o, where);
 }

@@ -186,7 +186,10 @@ int mc_client_ask(struct mc_client *c, json_t *request, const struct mc_client_p
 		if (part == NULL)
 			break;
 		if (progress != NULL && progress->tell != NULL)
-			progress->tell(progress->ctx, number(part, "bytes"), number(part, "paths"));
+			progress->tell(progress->ctx,
+				&(struct mc_client_told){.bytes = number(part, "bytes"),
+					.total = number(part, "total"),
+					.paths = number(part, "paths")});
 		json_decref(answer);
 	}
 	if (json_is_true(json_object_get(answer, "ok"))) {

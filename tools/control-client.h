@@ -29,8 +29,11 @@ void mc_client_close(struct mc_client *c);
  * Sends a request (taken over) and waits for its answer; progress, if any, is told on the way.
  * *ret is the result, the caller's. -EPROTO, -ETIMEDOUT, or what the daemon refused with.
  */
+struct mc_client_told {
+	uint64_t bytes, total, paths; /* 0: not said */
+};
 struct mc_client_progress {
-	void (*tell)(void *ctx, uint64_t bytes, uint64_t paths); /* may be NULL */
+	void (*tell)(void *ctx, const struct mc_client_told *now); /* may be NULL */
 	void *ctx;
 };
 int mc_client_ask(struct mc_client *c, struct json_t *request,

@@ -17,11 +17,11 @@ struct batch {
 	size_t first;
 };
 
-static void told(void *ctx, uint64_t bytes, uint64_t paths)
+static void told(void *ctx, const struct mc_client_told *now)
 {
 	const struct batch *b = ctx;
 
-	b->run->tell(b->run->ctx, b->bytes_before + bytes, b->first + paths);
+	b->run->tell(b->run->ctx, b->bytes_before + now->bytes, b->first + now->paths);
 }
 
 /* The paths from first on that go into one request; *ret_end is behind the last. */
