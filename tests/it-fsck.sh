@@ -52,7 +52,8 @@ put large 12000000
 trouble right one.bin
 trouble wait-resident nvme 9000000 one.bin
 fsck 4 "$cache"
-says "in use by process $mount_pid"
+worker=${mount_worker% }
+says "in use by process ${worker:-$mount_pid};"
 
 fact 'what a killed daemon leaves is clean, and nothing of it is changed'
 mount_kill
