@@ -1,7 +1,14 @@
-/* Objects that reclaim moves between the look at where they lie and the read. */
+/* Objects that reclaim moves or drops while somebody is about to read or copy them. */
 #include "tests/kv-fixture.h"
 #include "tests/suite.h"
 #include "tier/kv-impl.h"
+#include "tier/remote-fault.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <sched.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -118,7 +125,67 @@ START_TEST(an_object_whose_place_is_gone_is_an_error)
 }
 END_TEST
 
+static void spoil_segments(const char *nvme)
+{
+	static char bytes[65536];
+	char pattern[128];
+	glob_t found;
+
+	memset(bytes, 0xaa, sizeof(bytes));
+	snprintf(pattern, sizeof(pattern), "%s/segments/*", nvme);
+	ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		int fd = open(found.gl_pathv[i], O_WRONLY);
+
+		for (off_t at = 0; at < 1 << 20; at += sizeof(bytes))
+			ck_assert_int_eq(pwrite(fd, bytes, sizeof(bytes), at), sizeof(bytes));
+		close(fd);
+	}
+	globfree(&found);
+}
+
+/* Its record is found bad while a copy is made: it is dirty, and flushed, before the copy fails. */
+START_TEST(an_object_flushed_again_while_its_copy_is_made_gets_one_although_that_one_fails)
+{
+	static const struct mc_fault_rule hang = {
+		.op = MC_FAULT_PUT, .kind = MC_FAULT_HANG, .count = 1};
+	static const struct mc_fault_rule fail = {
+		.op = MC_FAULT_PUT, .kind = MC_FAULT_FAIL, .error = -EIO};
+	struct mc_fault *fault;
+	struct kv_fixture x;
+	const char *why;
+
+	kv_fixture_paths(&x, 64 * MIB);
+	kv_fixture_remote(&x);
+	ck_assert_int_eq(mc_remote_fault_open(x.remote, &fault, &x.remote), 0);
+	x.opts.remote = x.remote;
+	x.opts.replicas = 1;
+	x.opts.nvme_dir = x.nvme;
+	x.opts.nvme_capacity = 64 * MIB;
+	kv_fixture_start(&x);
+	ck_assert_int_eq(mc_kv_mkdir(x.kv, "d"), 0);
+	mc_fault_add(fault, &hang); /* of the directory's own object, which comes first */
+	mc_fault_add(fault, &fail);
+	ck_assert_int_eq(kv_put(x.kv, "d/a", 150000, 1, 0), 0);
+	ck_assert_int_eq(mc_kv_sync(x.kv, "d/a"), 0);
+	mc_fault_wait_held(fault, 1);
+	spoil_segments(x.nvme);
+	ck_assert_int_eq(mc_kv_log_seal(x.kv->log), 0);
+	ck_assert_int_eq(mc_kv_log_reclaim(x.kv->log), 0);
+	ck_assert_int_eq(mc_kv_sync(x.kv, "d/a"), 0);
+	mc_fault_release(fault);
+	while (mc_fault_hits(fault) < 2)
+		sched_yield();
+	mc_fault_clear(fault);
+	ck_assert_int_eq(mc_kv_evict_from(x.kv, "d/a", MC_TIER_NVME, &why), 0);
+	ck_assert_int_eq(mc_kv_evict(x.kv, "d/a"), 0);
+	kv_expect(x.kv, "d/a", 150000, 1);
+	end(&x);
+}
+END_TEST
+
 SUITE_MAIN("kv-moved", an_object_that_moves_before_it_is_promoted_is_read_where_it_lies,
 	an_object_that_moves_before_a_range_of_it_is_read_is_read_where_it_lies,
 	an_object_that_moves_before_it_is_copied_to_the_remote_is_copied,
-	an_object_whose_place_is_gone_is_an_error)
+	an_object_whose_place_is_gone_is_an_error,
+	an_object_flushed_again_while_its_copy_is_made_gets_one_although_that_one_fails)

@@ -35,7 +35,9 @@ void kv_replica_want_locked(struct mc_kv *kv, struct kv_res *r)
 {
 	if (!kv_wants_remote(kv) || r->obj->remotes > 0)
 		return;
-	assert(r->next == NULL);
+	/* It became dirty while a copy was made: it is asked for when it is durable again. */
+	if (r->obj->state != MC_KV_CLEAN || r->next != NULL)
+		return;
 	r->prev = kv->replica_list.prev;
 	r->next = &kv->replica_list;
 	r->prev->next = r;
@@ -221,8 +223,8 @@ static struct copy *take_due_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 	for (struct kv_res *r = kv->replica_list.next; r != &kv->replica_list; r = r->next) {
 		if (kv->opts.ack != MC_KV_ACK_REMOTE && now - r->dirty_ns < REPLICA_NS)
 			return NULL; /* the list is by time, nearly */
-		if (r->obj->state == MC_KV_CLEAN && !kv_gate_closed_locked(kv, r->obj) &&
-			!held_locked(kv, r->obj))
+		if (r->obj->state == MC_KV_CLEAN && (r->obj->flags & KV_BUSY) == 0 &&
+			!kv_gate_closed_locked(kv, r->obj) && !held_locked(kv, r->obj))
 			return begin_locked(kv, r->obj);
 	}
 	return NULL;
