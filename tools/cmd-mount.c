@@ -191,6 +191,21 @@ static int apply_nvme(struct mount *m, const struct mc_options *next, struct mc_
 	return resize(m, MC_TIER_NVME, bytes, m->kv.nvme_bytes, err);
 }
 
+/* Remotes behind those there are: another worker begins with them, and takes everything over. */
+static int add_remotes(struct mount *m, const struct mc_options *next, struct mc_err *err)
+{
+	const char *now = mc_options_text(&m->settings.now, MC_OPT_REMOTE);
+	const char *text = mc_options_text(next, MC_OPT_REMOTE);
+	size_t len = strlen(now);
+
+	if (text == NULL || strncmp(text, now, len) != 0 || text[len] != '\n' ||
+		m->keeper.takeover == NULL || !mc_takeover_on(m->keeper.takeover))
+		return -EOPNOTSUPP;
+	if (kill(getppid(), SIGUSR2) < 0)
+		return -EOPNOTSUPP;
+	return mc_err_set(err, -EINPROGRESS, "a worker that has them takes over");
+}
+
 static int apply(void *ctx, enum mc_option_id id, const struct mc_options *next, struct mc_err *err)
 {
 	struct mount *m = ctx;
@@ -212,6 +227,8 @@ static int apply(void *ctx, enum mc_option_id id, const struct mc_options *next,
 			m->kv.dram_bytes, err);
 	case MC_OPT_NVME:
 		return apply_nvme(m, next, err);
+	case MC_OPT_REMOTE:
+		return add_remotes(m, next, err);
 	default:
 		return -EOPNOTSUPP;
 	}

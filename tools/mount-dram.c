@@ -51,7 +51,8 @@ int mc_mount_dram_dir(const char *run_dir, const char *remote, const char *mount
 	cleanup_free char *text = NULL;
 	uint8_t digest[MC_SHA256_SIZE];
 	char hex[33];
-	int n = asprintf(&text, "%s\n%s", remote, mountpoint);
+	/* The first one: what the tier holds stays of use when others are added behind it. */
+	int n = asprintf(&text, "%.*s\n%s", (int)strcspn(remote, "\n"), remote, mountpoint);
 	int r = n < 0 ? -ENOMEM : mc_sha256(text, (size_t)n, digest);
 
 	if (r < 0)

@@ -55,7 +55,7 @@ mount_clean()
 		umount -l "$mnt" || break
 	done
 	# What a killed daemon leaves for its successor: the DRAM tier, named by remote and mount point.
-	dram=$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
+	dram=$(printf '%s\n%s' "${remote%%$'\n'*}" "$mnt" | sha256sum | head -c 32)
 	umount -l "/run/mooncakefs/$dram" "/run/mooncakefs/$dram.kv" 2>/dev/null
 	rmdir "/run/mooncakefs/$dram" "/run/mooncakefs/$dram.kv" 2>/dev/null
 	rm -rf "/dev/shm/mooncakefs-65534/$dram" "/dev/shm/mooncakefs-65534/$dram.kv"

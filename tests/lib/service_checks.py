@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from checks import MIB
+from checks import MIB, until
 
 program, mnt, config, *checks = sys.argv[1:]
 LIMIT_S = 60  # for what takes milliseconds on an idle machine
@@ -154,6 +154,31 @@ def reload_sizes(s):
     s.signal(signal.SIGHUP)
     s.logged("event=setting-kept", "name=dram", "64 MiB have to be left")
     equal(tier("dram")[0], 64 * MIB, "DRAM after a size that is too small")
+
+
+def remotes():
+    """URLs of several remotes, as far as there are several."""
+    with open(f"{mnt}/.mooncake/status", encoding="utf-8") as f:
+        return [m["url"] for m in json.load(f)["remotes"][0]["members"]]
+
+
+def reload_remotes(s):
+    """Remotes that the file adds are used, by another worker that takes over; without the first one it takes a new mount."""
+    os.mkdir(f"{TMP}/more")
+    first, more = f"dir:{TMP}/remote#name=first", f"dir:{TMP}/more#name=more"
+    with open(f"{mnt}/checkpoints/o/m/file", encoding="ascii") as f:
+        write_config(remote=[more, first], dram="128MiB")
+        s.signal(signal.SIGHUP)
+        s.logged("event=setting-kept", "name=remote", "takes a new mount")
+        write_config(remote=[first, more])
+        s.signal(signal.SIGHUP)
+        s.logged("event=setting-kept", "name=remote", "takes over")
+        s.logged("event=upgrade")
+        until("the next worker", lambda: remotes() != [])
+        equal(f.read(), "hello\n", "a file that was open")
+    equal(remotes(), [f"dir:{TMP}/remote", f"dir:{TMP}/more"], "remotes in use")
+    with open(f"{mnt}/checkpoints/o/m/big", "rb") as f:
+        equal(hashlib.sha256(f.read()).hexdigest(), BIG, "the big file, by the next worker")
 
 
 def reload_mistake(s):
