@@ -8,6 +8,10 @@
  * et al., NSDI 2018) estimates the same from what is resident. Here the counts come from history,
  * too, so that a tier learns of uses farther apart than it can hold, and each band's hits are set
  * against those starts only that are old enough to have come that far.
+ *
+ * Uses come in bursts (a prompt's blocks return together), so that the counts of one band say
+ * little: hits and starts are smoothed over neighbouring bands, and where a class has few starts it
+ * is taken to be like the class of fewer uses.
  */
 #include "tier/worth.h"
 
@@ -20,6 +24,10 @@
  * a use, one in a million.
  */
 #define UNLEARNED 1e-6f
+/* Passes of smoothing: each spreads a band's counts by a quarter to either side. */
+#define SMOOTH 4
+/* Starts of a class that count as much as what the class below says. */
+#define PRIOR 100
 
 unsigned mc_worth_class(unsigned uses)
 {
@@ -82,19 +90,43 @@ static float best_ratio(const float *hit, const float *left, unsigned from)
 	return best;
 }
 
-static void value_class(struct mc_worth *w, unsigned class, uint32_t step)
+static void smooth(float count[MC_WORTH_BANDS])
 {
-	float hit[MC_WORTH_BANDS], left[MC_WORTH_BANDS], rest = 1;
+	for (unsigned pass = 0; pass < SMOOTH; pass++) {
+		float before = count[0];
+
+		for (unsigned b = 0; b < MC_WORTH_BANDS; b++) {
+			float here = count[b], next = b < MC_WORTH_BANDS - 1 ? count[b + 1] : here;
+
+			count[b] = (before + 2 * here + next) / 4;
+			before = here;
+		}
+	}
+}
+
+/* share: of the starts of the class below that are used again in each band; replaced by this
+ * class's. */
+static void value_class(
+	struct mc_worth *w, unsigned class, uint32_t step, float share[MC_WORTH_BANDS])
+{
+	float hits[MC_WORTH_BANDS], starts[MC_WORTH_BANDS], left[MC_WORTH_BANDS], rest = 1;
+	float prior = class > 0 ? PRIOR : 0;
 
 	for (unsigned b = 0; b < MC_WORTH_BANDS; b++) {
-		hit[b] = w->hits[class][b] / starts_before(w, class, band_begin(b), step);
-		if (hit[b] > rest)
-			hit[b] = rest;
+		hits[b] = w->hits[class][b];
+		starts[b] = starts_before(w, class, band_begin(b), step);
+	}
+	smooth(hits);
+	smooth(starts);
+	for (unsigned b = 0; b < MC_WORTH_BANDS; b++) {
+		share[b] = (hits[b] + prior * share[b]) / (starts[b] + prior);
+		if (share[b] > rest)
+			share[b] = rest;
 		left[b] = rest;
-		rest -= hit[b];
+		rest -= share[b];
 	}
 	for (unsigned b = 0; b < MC_WORTH_BANDS; b++)
-		w->value[class][b] = best_ratio(hit, left, b) +
+		w->value[class][b] = best_ratio(share, left, b) +
 			UNLEARNED * (float)(class + 1) / (float)mc_worth_band_end(b);
 }
 
@@ -108,11 +140,12 @@ void mc_worth_init(struct mc_worth *w)
 void mc_worth_learn(struct mc_worth *w, uint32_t step, float keep)
 {
 	float *now = w->past[w->steps++ % MC_WORTH_STEPS];
+	float share[MC_WORTH_BANDS] = {0};
 
 	for (unsigned c = 0; c < MC_WORTH_CLASSES; c++)
 		now[c] = w->starts[c];
 	for (unsigned c = 0; c < MC_WORTH_CLASSES; c++) {
-		value_class(w, c, step);
+		value_class(w, c, step, share);
 		w->starts[c] *= keep;
 		for (unsigned b = 0; b < MC_WORTH_BANDS; b++)
 			w->hits[c][b] *= keep;
