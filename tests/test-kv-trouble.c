@@ -443,6 +443,36 @@ START_TEST(nvme_that_fails_is_left_out_told_once_and_used_again)
 }
 END_TEST
 
+START_TEST(what_comes_back_while_nvme_fails_is_read_and_may_leave_again)
+{
+	struct kv_fixture x;
+	struct mc_kv_attr a;
+	const char *why;
+
+	paths(&x);
+	with_nvme(&x);
+	with_remote(&x);
+	kv_fixture_start(&x);
+	ck_assert_int_eq(kv_put(x.kv, "a", 100000, 1, 0), 0);
+	ck_assert_int_eq(mc_kv_sync(x.kv, "a"), 0);
+	ck_assert_int_eq(mc_kv_evict_from(x.kv, "a", MC_TIER_NVME, &why), 0);
+	ck_assert_int_eq(mc_kv_evict(x.kv, "a"), 0);
+	syncs_fail();
+	kv_expect(x.kv, "a", 100000, 1);
+	ck_assert_int_eq(kv_put(x.kv, "b", 100000, 2, 0), 0);
+	while (stats(x.kv).nvme_trouble == NULL)
+		sched_yield();
+	ck_assert_int_eq(mc_kv_sync(x.kv, "b"), 0);
+	ck_assert_int_eq(mc_kv_lookup(x.kv, "a", &a), 0);
+	ck_assert_int_eq(a.state, MC_KV_CLEAN);
+	ck_assert_uint_eq(a.nvme, 0);
+	ck_assert_int_eq(mc_kv_evict(x.kv, "a"), 0);
+	kv_expect(x.kv, "a", 100000, 1);
+	syncs_work();
+	kv_fixture_close(&x);
+}
+END_TEST
+
 static void disk_hangs(void)
 {
 	disk.hang = true;
@@ -715,6 +745,7 @@ SUITE_MAIN("kv-trouble", a_disk_full_from_any_byte_on_loses_nothing,
 	a_call_that_fails_with_any_error_loses_nothing,
 	a_file_system_filled_by_others_makes_writers_wait_and_is_used_again,
 	nvme_that_fails_is_left_out_told_once_and_used_again,
+	what_comes_back_while_nvme_fails_is_read_and_may_leave_again,
 	nvme_that_hangs_is_left_out_told_once_and_used_again,
 	each_refusal_names_the_tier_and_the_way_out,
 	nvme_that_is_slow_is_left_out_told_once_and_used_again,

@@ -15,7 +15,7 @@
 #define AT_ONCE 4
 #define SWEEP_HIGH 80       /* percent of NVMe in use: cold objects get remote copies */
 #define SWEEP_BUCKETS 65536 /* looked at in one go */
-#define COLD 10             /* percent of NVMe that may leave at any time */
+#define COLD 15             /* percent of NVMe that may leave at any time */
 
 struct copy {
 	struct mc_kv *kv;
@@ -257,8 +257,8 @@ static bool may_leave_nvme_locked(struct mc_kv *kv, const struct kv_object *o) M
 }
 
 /* The next cold object that lies on NVMe alone, by a hand that goes round the table and stops once
- * want bytes are cold. Each round costs an object one of its KV_WARM lives: what leaves NVMe is
- * nearly what was used least recently. */
+ * want bytes are cold. Each round costs an object one of its lives (warm): what leaves NVMe is
+ * nearly what was used least recently, and before that what never was. */
 static struct copy *take_cold_locked(struct mc_kv *kv, uint64_t want) MC_REQUIRES(kv->lock)
 {
 	struct kv_index *ix = kv->index;

@@ -18,7 +18,7 @@ void kv_attr_locked(const struct kv_object *obj, struct mc_kv_attr *ret)
 		.mtime_ns =
 			(uint32_t)(obj->mtime_ns - kv_floor_s(obj->mtime_ns) * INT64_C(1000000000)),
 		.ino = ino != 0 ? ino : 2,
-		.state = obj->state,
+		.state = kv_is_kept(obj) ? MC_KV_CLEAN : obj->state,
 		.dram = obj->res != NULL && obj->res->ready ? obj->size : 0,
 		.nvme = obj->loc.segment != 0 ? obj->size : 0,
 		.tiers = kv_tiers(obj),

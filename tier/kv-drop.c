@@ -54,6 +54,8 @@ static int drop_nvme(struct mc_kv *kv, const char *key, struct kv_object *obj, c
 		mc_mutex_unlock(&kv->lock);
 		return r;
 	}
+	if (kv_is_kept(obj))
+		kv_unkeep_locked(kv, obj);
 	if (obj->loc.segment != 0 && (obj->flags & KV_PINNED) != 0)
 		*ret_why = "it is pinned";
 	else if (obj->loc.segment != 0 && obj->remotes == 0)

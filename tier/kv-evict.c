@@ -150,6 +150,10 @@ int kv_evict_dram(struct mc_kv *kv, struct kv_object *obj, const char **ret_why)
 
 	mc_mutex_lock(&kv->lock);
 	kv_blocks_forget_locked(kv, obj);
+	if (kv_is_kept(obj) && obj->state == MC_KV_DIRTY)
+		kv_unkeep_locked(kv, obj);
+	else if (kv_is_kept(obj))
+		kv_settle_locked(kv, obj);
 	if (obj->state == MC_KV_DIRTY || obj->state == MC_KV_FLUSHING) {
 		mc_mutex_unlock(&kv->lock);
 		r = kv_wait_safe(kv, obj, false);

@@ -59,6 +59,7 @@ void kv_dirty_remove_locked(struct mc_kv *kv, struct kv_res *r)
 
 void kv_dirty_again_locked(struct mc_kv *kv, struct kv_object *obj)
 {
+	obj->kept = 0;
 	if (obj->state != MC_KV_CLEAN || obj->res == NULL || !obj->res->ready || obj->dir == NULL)
 		return;
 	kv_dirty_remove_locked(kv, obj->res); /* it may wait for a replica */
@@ -73,6 +74,39 @@ void kv_redirty_locked(struct mc_kv *kv, struct kv_object *obj)
 		kv_dirty_again_locked(kv, obj);
 }
 
+static bool time_enough_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	return kv->room == NULL && !kv->closing && !kv->leaving &&
+		kv->dirty < kv->opts.dirty_bound / 4;
+}
+
+/* Where flights go now: without NVMe, or while it fails, to the remote; while NVMe is slow as well,
+ * if that works. */
+static bool to_remote_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	return kv->log == NULL || kv->stalled || mc_now_ns() < kv->bypass_ns ||
+		(kv->slow && kv->opts.remote != NULL && kv->trouble[KV_REMOTE].error == 0);
+}
+
+void kv_keep_locked(struct mc_kv *kv, struct kv_object *obj)
+{
+	if (to_remote_locked(kv) || kv->recovering || !time_enough_locked(kv) ||
+		kv_gate_closed_locked(kv, obj) || (obj->flags & KV_BUSY) != 0 || obj->remotes == 0)
+		return;
+	if (!obj->was_nvme && obj->hits == 0)
+		return;
+	kv_dirty_again_locked(kv, obj);
+	obj->kept = obj->state == MC_KV_DIRTY;
+}
+
+void kv_unkeep_locked(struct mc_kv *kv, struct kv_object *obj)
+{
+	kv_dirty_remove_locked(kv, obj->res);
+	obj->state = MC_KV_CLEAN;
+	obj->kept = 0;
+	kv->dirty -= obj->size;
+}
+
 static void landed_locked(struct mc_kv *kv, struct flight *f, const struct mc_kv_loc *loc)
 	MC_REQUIRES(kv->lock)
 {
@@ -80,7 +114,8 @@ static void landed_locked(struct mc_kv *kv, struct flight *f, const struct mc_kv
 
 	if (loc != NULL) {
 		kv_loc_set(obj, loc);
-		obj->warm = KV_WARM;
+		if (obj->warm < KV_NEW)
+			obj->warm = KV_NEW;
 	} else {
 		kv_asked_locked(kv, obj);
 	}
@@ -90,6 +125,7 @@ static void landed_locked(struct mc_kv *kv, struct flight *f, const struct mc_kv
 		obj->flags &= (uint8_t)~KV_SHADOWS;
 	obj->flags &= (uint8_t)~KV_WANTED;
 	obj->state = MC_KV_CLEAN;
+	obj->kept = 0;
 	kv->dirty -= obj->size;
 	atomic_fetch_add(&kv->flushed, obj->size);
 	kv_meta_note(kv, obj);
@@ -103,8 +139,12 @@ static void failed_locked(struct mc_kv *kv, struct flight *f, bool nvme) MC_REQU
 		f->obj->flags |= KV_SHADOWS;
 	if (!nvme)
 		f->obj->unsure = 1;
-	f->obj->state = MC_KV_DIRTY;
-	insert_locked(kv, f->res, kv->dirty_list.next); /* it has rested */
+	if (kv_is_kept(f->obj)) {
+		kv_unkeep_locked(kv, f->obj);
+	} else {
+		f->obj->state = MC_KV_DIRTY;
+		insert_locked(kv, f->res, kv->dirty_list.next); /* it has rested */
+	}
 	kv->retry_at = mc_now_ns() + kv->retry_ns;
 	if (nvme && kv->opts.remote != NULL) { /* the tier below that one */
 		kv->retry_at = 0;
@@ -164,12 +204,6 @@ static void remote_job(void *ctx)
 	land(f, r, NULL);
 }
 
-static bool time_enough_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
-{
-	return kv->room == NULL && !kv->closing && !kv->leaving &&
-		kv->dirty < kv->opts.dirty_bound / 4;
-}
-
 /* Whether flushes wait until an object has rested: not when memory or somebody waits for them. */
 static bool rests_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 {
@@ -189,12 +223,17 @@ static struct flight *take_locked(struct mc_kv *kv, bool remote) MC_REQUIRES(kv-
 {
 	uint64_t rested = rests_locked(kv) ? mc_now_ns() - REST_NS : UINT64_MAX;
 
-	for (struct kv_res *r = kv->dirty_list.next; r != &kv->dirty_list; r = r->next) {
+	for (struct kv_res *r = kv->dirty_list.next, *next; r != &kv->dirty_list; r = next) {
 		struct kv_object *obj = r->obj;
 		char key[KV_KEY_MAX + 1];
 		struct flight *f;
 		size_t len;
 
+		next = r->next;
+		if ((remote || kv->leaving) && kv_is_kept(obj)) {
+			kv_unkeep_locked(kv, obj);
+			continue;
+		}
 		if (r->dirty_ns > rested)
 			return NULL; /* and those behind it are hardly older */
 		if (kv_gate_closed_locked(kv, obj))
@@ -259,14 +298,6 @@ static void start(struct mc_kv *kv, struct flight **flights, size_t n)
 	mc_mutex_unlock(&kv->lock);
 	if (hurry)
 		mc_kv_log_hasten(kv->log);
-}
-
-/* Where flights go now: without NVMe, or while it fails, to the remote; while NVMe is slow as well,
- * if that works. */
-static bool to_remote_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
-{
-	return kv->log == NULL || kv->stalled || mc_now_ns() < kv->bypass_ns ||
-		(kv->slow && kv->opts.remote != NULL && kv->trouble[KV_REMOTE].error == 0);
 }
 
 static bool may_fly_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)

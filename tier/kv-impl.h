@@ -33,7 +33,8 @@
 #define KV_WHOLE (UINT64_C(8) << 20) /* up to here an object is promoted whole */
 #define KV_GATES 256
 #define KV_REMOTE_PATH 80 /* bytes of a path on the remote */
-#define KV_WARM 7         /* rounds until what is not used is cold: that many classes of recency */
+#define KV_WARM 7         /* rounds until what was used is cold: that many classes of recency */
+#define KV_NEW 4          /* and what was only put: most of it is never used */
 #define KV_BYPASS 10 /* × retry_ns: NVMe is left out after a failure where there is a remote */
 #define KV_STALL 20  /* × retry_ns: NVMe has failed if no flush ended for so long */
 
@@ -75,12 +76,14 @@ struct kv_object {
 	struct kv_place loc; /* segment 0 = not on NVMe */
 	uint32_t refs;
 	uint16_t hits;
-	uint8_t state : 4;  /* enum mc_kv_state */
-	uint8_t unsure : 1; /* there may be a remote copy that nothing tells of: an earlier daemon
-			       ended before it noted it, or a put there failed half way */
+	uint8_t state : 4;    /* enum mc_kv_state */
+	uint8_t unsure : 1;   /* there may be a remote copy that nothing tells of: an earlier daemon
+				 ended before it noted it, or a put there failed half way */
+	uint8_t was_nvme : 1; /* it lies on NVMe or did once */
+	uint8_t kept : 1;     /* dirty, only to be read from NVMe once more: see kv_keep_locked */
 	uint8_t flags;
 	uint8_t remotes; /* copies */
-	uint8_t warm;    /* KV_WARM when put or used, one less each round of the sweep over NVMe */
+	uint8_t warm;    /* KV_NEW when put, KV_WARM when used, one less each round of the sweep */
 	uint16_t asked;  /* remotes > 0: when it was last seen there, see kv-ask.c */
 	char name[];     /* NUL-terminated */
 };
@@ -336,6 +339,7 @@ static inline struct mc_kv_loc kv_loc(const struct kv_object *obj)
 static inline void kv_loc_set(struct kv_object *obj, const struct mc_kv_loc *loc)
 {
 	assert(loc->off <= UINT32_MAX);
+	obj->was_nvme = 1;
 	obj->loc = (struct kv_place){
 		.segment = loc->segment, .generation = loc->generation, .off = (uint32_t)loc->off};
 }
@@ -505,7 +509,17 @@ int kv_wait_safe(struct mc_kv *kv, struct kv_object *obj, bool remote) MC_EXCLUD
 void kv_redirty_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
 /* A clean object in DRAM goes down once more, whatever copies it has. */
 void kv_dirty_again_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
-/* Whether the object needs no memory of ours to survive. */
+/* Fetched from the remote: goes to NVMe once more if it is used again, while nobody waits for room.
+ */
+void kv_keep_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
+/* Listed by kv_keep and not taken yet: it is clean again. */
+void kv_unkeep_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
+/* Whether it goes to NVMe only to be read from there: it is safe without. */
+static inline bool kv_is_kept(const struct kv_object *obj)
+{
+	return obj->kept && obj->remotes > 0 && (obj->flags & KV_SHADOWS) == 0;
+}
+
 /* Whether a copy on the remote has to go when the version loses its name. */
 static inline bool kv_may_be_remote(const struct kv_object *obj)
 {
@@ -573,7 +587,7 @@ void kv_make_room(struct mc_kv *kv, uint64_t bytes) MC_EXCLUDES(kv->lock);
 bool kv_make_block_room(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 void kv_room_changed_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
 
-/* It was put or used: the sweep comes by KV_WARM times before it may leave NVMe. */
+/* It was used: the sweep comes by KV_WARM times before it may leave NVMe. */
 static inline void kv_warm_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock)
 {
 	if (obj->warm == 0 && obj->loc.segment != 0)
@@ -590,6 +604,7 @@ static inline struct mc_kv_meta kv_meta_of(const struct kv_object *obj, const ch
 		.mtime_s = s,
 		.mtime_ns = (uint32_t)(obj->mtime_ns - s * INT64_C(1000000000)),
 		.n_crc = (uint32_t)mc_block_count(obj->size),
+		.copies = obj->remotes,
 		.crc = kv_crcs(obj)};
 
 	memcpy(m.version, obj->version, sizeof(m.version));

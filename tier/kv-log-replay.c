@@ -21,7 +21,6 @@ static int apply_put(struct mc_kv_log *log, enum mc_kv_kind kind, const unsigned
 	cleanup_free uint32_t *crc = NULL;
 	size_t crc_len;
 	uint32_t slot;
-	int r;
 
 	if (len < sizeof(put))
 		return 0;
@@ -52,13 +51,11 @@ static int apply_put(struct mc_kv_log *log, enum mc_kv_kind kind, const unsigned
 	m.mtime_s = put.mtime_s;
 	m.mtime_ns = put.mtime_ns;
 	m.n_crc = put.n_crc;
+	m.copies = (uint8_t)put.copies;
 	m.crc = crc;
 	memcpy(m.version, put.version, sizeof(m.version));
 	loc = (struct mc_kv_loc){put.segment, put.generation, put.off};
-	r = mc_kv_entry_enter_locked(log, kind, &m, &loc, &slot);
-	if (r == 0)
-		mc_kv_table_get(&log->table, slot)->copies = (uint8_t)put.copies;
-	return r;
+	return mc_kv_entry_enter_locked(log, kind, &m, &loc, &slot);
 }
 
 static int apply_named(struct mc_kv_log *log, uint8_t type, const unsigned char *p, size_t len,

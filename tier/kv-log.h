@@ -36,6 +36,7 @@ struct mc_kv_meta {
 	int64_t mtime_s;
 	uint32_t mtime_ns;
 	uint32_t n_crc;      /* one CRC32C per MiB of payload */
+	uint8_t copies;      /* on remotes, as far as is known now */
 	const uint32_t *crc; /* borrowed */
 };
 

@@ -159,6 +159,8 @@ static int rename_commit_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(
 	moved->flags = obj->flags | n->flags;
 	moved->remotes = obj->remotes;
 	moved->warm = obj->warm;
+	moved->was_nvme = obj->was_nvme;
+	moved->kept = obj->kept;
 	kv_crcs_copy(moved, kv_crcs(obj));
 	r = kv_index_insert(dir, moved, &old);
 	if (r < 0)

@@ -153,6 +153,7 @@ static struct mc_kv_entry *make_entry(
 		.mtime_s = m->mtime_s,
 		.mtime_ns = m->mtime_ns,
 		.n_crc = m->n_crc,
+		.copies = m->copies,
 		.key_len = (uint16_t)key_len,
 		.kind = (uint8_t)kind};
 	memcpy(e->version, m->version, sizeof(e->version));

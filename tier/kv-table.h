@@ -75,6 +75,7 @@ static inline struct mc_kv_meta mc_kv_entry_meta(const struct mc_kv_entry *e)
 		.mtime_s = e->mtime_s,
 		.mtime_ns = e->mtime_ns,
 		.n_crc = e->n_crc,
+		.copies = e->copies,
 		.crc = e->crc};
 
 	__builtin_memcpy(m.version, e->version, sizeof(m.version));

@@ -284,13 +284,13 @@ int mc_kv_open(const struct mc_kv_opts *opts, struct mc_kv **ret, struct mc_err 
 
 /* ---- close */
 
-/* Dirty objects now: those that wait and those under way. */
+/* Dirty objects now: those that wait, unless they are safe without, and those under way. */
 static uint64_t n_dirty_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 {
 	uint64_t n = kv->n_flights;
 
 	for (struct kv_res *r = kv->dirty_list.next; r != &kv->dirty_list; r = r->next)
-		n++;
+		n += !kv_is_kept(r->obj);
 	return n;
 }
 
