@@ -15,6 +15,7 @@
 #include "tests/io-fault.h"
 #include "tests/kv-log-fixture.h"
 #include "tests/suite.h"
+#include "tier/block-super.h"
 
 #define SEGMENT 65536u
 #define CAPACITY (8 * SEGMENT)
@@ -94,6 +95,7 @@ static void allow_only(struct model *m)
 
 struct run {
 	char *dir;
+	char *device; /* NULL: the log lies in dir */
 	struct io_fault *fault;
 	struct kv_owner owner;
 	struct mc_kv_log *log;
@@ -108,6 +110,7 @@ struct run {
 static int open_run(struct run *r)
 {
 	struct mc_kv_log_opts o = {.dir = r->dir,
+		.device = r->device,
 		.capacity = CAPACITY,
 		.segment_bytes = SEGMENT,
 		.journal_bytes = 12288, /* a snapshot every few commits */
@@ -368,7 +371,8 @@ static void check_state(struct run *r, const char *where)
 	snprintf(segments, sizeof(segments), "%s/segments", r->dir);
 	ck_assert_msg(kv_stats(r->log).live == live, "%s: live %llu, not %llu (a %u, b %u)", where,
 		(unsigned long long)kv_stats(r->log).live, (unsigned long long)live, a, b);
-	ck_assert_msg(kv_stats(r->log).used == disk_bytes(segments), "%s: used", where);
+	ck_assert_msg(r->device != NULL || kv_stats(r->log).used == disk_bytes(segments),
+		"%s: used", where);
 	ck_assert_uint_le(kv_stats(r->log).used, CAPACITY);
 }
 
@@ -388,16 +392,30 @@ static void check_usable(struct run *r, const char *where)
 struct sequence {
 	enum step steps[LENGTH_MAX];
 	unsigned n;
-	bool full; /* starts with both keys, in a sealed segment */
+	bool full;   /* starts with both keys, in a sealed segment */
+	bool device; /* the log lies on one */
 };
 
 static void describe(const struct sequence *s, char *ret, size_t cap, unsigned seed, uint64_t at)
 {
-	size_t len = (size_t)snprintf(ret, cap, "MC_SEED=%u call %u of %s", seed, (unsigned)at,
-		s->full ? "full" : "empty");
+	size_t len = (size_t)snprintf(ret, cap, "MC_SEED=%u call %u of %s %s", seed, (unsigned)at,
+		s->full ? "full" : "empty", s->device ? "device" : "directory");
 
 	for (unsigned i = 0; i < s->n; i++)
 		len += (size_t)snprintf(ret + len, cap - len, ", %s", step_names[s->steps[i]]);
+}
+
+/* A file, through the same faults. */
+static void make_device(struct run *r)
+{
+	const struct mc_block_format f = {.io = io_fault_table(r->fault),
+		.bytes = 3 * MIB,
+		.segment_bytes = SEGMENT,
+		.path = r->device};
+	struct mc_err err = {0};
+
+	ck_assert_msg(mc_block_format(&f, &err) == 0, "%s", err.text);
+	ck_assert_int_eq(mc_io_sync_dir(f.io, r->dir), 0);
 }
 
 static void prepare(struct run *r, const struct sequence *s)
@@ -445,6 +463,10 @@ static uint64_t explore(const struct sequence *s, enum io_fault_kind kind, uint6
 
 	describe(s, where, sizeof(where), seed, at);
 	r.fault = io_fault_open(r.dir);
+	if (s->device) {
+		ck_assert_int_gt(asprintf(&r.device, "%s/device", r.dir), 0);
+		make_device(&r);
+	}
 	io_fault_arm(r.fault, at != 0 ? kind : IO_FAULT_NONE, at, seed + (unsigned)at);
 	prepare(&r, s);
 	play(&r, s);
@@ -462,6 +484,7 @@ static uint64_t explore(const struct sequence *s, enum io_fault_kind kind, uint6
 	close_run(&r);
 	io_fault_close(r.fault);
 	tier_dir_remove(r.dir);
+	free(r.device);
 	return calls;
 }
 
@@ -517,10 +540,10 @@ static void extend(struct sequence *s, unsigned max, enum io_fault_kind kind, st
 	}
 }
 
-static void explore_all(enum io_fault_kind kind, unsigned max)
+static void explore_all(enum io_fault_kind kind, unsigned max, bool device)
 {
 	struct counts counts = {0};
-	struct sequence s = {0};
+	struct sequence s = {.device = device};
 	uint64_t start = mc_now_ns();
 
 	for (int full = 0; full < 2; full++) {
@@ -533,15 +556,29 @@ static void explore_all(enum io_fault_kind kind, unsigned max)
 
 START_TEST(recovers_from_a_crash_at_every_call_of_every_sequence)
 {
-	explore_all(IO_FAULT_TEAR, SLOW ? 2 : 3);
+	explore_all(IO_FAULT_TEAR, SLOW ? 2 : 3, false);
 }
 END_TEST
 
 START_TEST(recovers_after_one_failure_at_every_call)
 {
-	explore_all(IO_FAULT_FAIL, SLOW ? 1 : 2);
+	explore_all(IO_FAULT_FAIL, SLOW ? 1 : 2, false);
+}
+END_TEST
+
+START_TEST(a_device_recovers_from_a_crash_at_every_call_of_every_sequence)
+{
+	explore_all(IO_FAULT_TEAR, getenv("MC_LONG") != NULL ? 3 : SLOW ? 1 : 2, true);
+}
+END_TEST
+
+START_TEST(a_device_recovers_after_one_failure_at_every_call)
+{
+	explore_all(IO_FAULT_FAIL, SLOW || getenv("MC_LONG") == NULL ? 1 : 2, true);
 }
 END_TEST
 
 SUITE_MAIN("kv-log-crash", recovers_from_a_crash_at_every_call_of_every_sequence,
-	recovers_after_one_failure_at_every_call)
+	recovers_after_one_failure_at_every_call,
+	a_device_recovers_from_a_crash_at_every_call_of_every_sequence,
+	a_device_recovers_after_one_failure_at_every_call)

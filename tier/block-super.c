@@ -16,11 +16,13 @@
 
 #include <blkid/blkid.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #define MAGIC "MCBLOCK"
 #define FORMAT 1
@@ -112,10 +114,12 @@ int mc_block_super_read(const struct mc_block_dev *d, const char *path, struct m
 /* ---- formatting */
 
 /* What libblkid, which knows some 70 file systems, members of arrays and partition tables, finds
- * there; a name in *ret, owned by the probe. wipe: it is taken away, and the next looked for. */
-static int look_for_others(int fd, bool wipe, char *ret, size_t cap)
+ * there; its name in ret. wipe: it is taken away, and the next looked for. Through a descriptor of
+ * its own: it reads what is not aligned. */
+static int look_for_others(const char *path, bool wipe, char *ret, size_t cap)
 {
-	blkid_probe probe = blkid_new_probe();
+	cleanup_close int fd = open(path, (wipe ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	blkid_probe probe = fd >= 0 ? blkid_new_probe() : NULL;
 	const char *type = NULL;
 	int r = probe == NULL || blkid_probe_set_device(probe, fd, 0, 0) != 0 ? -EIO : 0;
 
@@ -137,7 +141,7 @@ static int look_for_others(int fd, bool wipe, char *ret, size_t cap)
 			break;
 	}
 	blkid_free_probe(probe);
-	return r;
+	return r == 0 && wipe && fsync(fd) < 0 ? -errno : r;
 }
 
 static int find_others(
@@ -154,7 +158,7 @@ static int find_others(
 				"%s: holds a block tier; --force formats it all the same", f->path);
 	}
 	if (r == 0)
-		r = look_for_others(d->fd, f->force, name, sizeof(name));
+		r = look_for_others(f->path, f->force, name, sizeof(name));
 	if (r == 0 && !f->force && name[0] != '\0')
 		return mc_err_set(err, -EEXIST, "%s: holds %s; --force formats it all the same",
 			f->path, name);

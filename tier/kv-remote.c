@@ -53,7 +53,7 @@ void kv_tell_bad(struct mc_kv *kv, struct kv_object *obj, bool on_remote)
 			"tier=nvme dir=%s key=\"%s\" bytes do not match their checksum; the "
 			"remote's "
 			"copy is used where there is one",
-			kv->opts.nvme_dir, key);
+			kv->opts.device != NULL ? kv->opts.device : kv->opts.nvme_dir, key);
 	kv_event(kv, on_remote ? "remote-bad-object" : "nvme-bad-object", text);
 }
 

@@ -36,7 +36,7 @@ void kv_tell_lost(struct mc_kv *kv, const char *key)
 	snprintf(text, sizeof(text),
 		"tier=nvme dir=%s key=\"%s\" the last copy does not match its checksum; put the "
 		"object again, or remove it%s",
-		kv->opts.nvme_dir, key, more);
+		kv->opts.device != NULL ? kv->opts.device : kv->opts.nvme_dir, key, more);
 	kv_event(kv, "kv-object-lost", text);
 }
 

@@ -73,8 +73,10 @@ static int copy_opts(struct mc_kv *kv, const struct mc_kv_opts *opts)
 	kv->opts = *opts;
 	kv->opts.dram_dir = strdup(opts->dram_dir);
 	kv->opts.nvme_dir = opts->nvme_dir != NULL ? strdup(opts->nvme_dir) : NULL;
+	kv->opts.device = opts->device != NULL ? strdup(opts->device) : NULL;
 	kv->opts.node = opts->node != NULL ? strdup(opts->node) : NULL;
 	if (kv->opts.dram_dir == NULL || (opts->nvme_dir != NULL && kv->opts.nvme_dir == NULL) ||
+		(opts->device != NULL && kv->opts.device == NULL) ||
 		(opts->node != NULL && kv->opts.node == NULL))
 		return -ENOMEM;
 	if (kv->opts.dirty_bound == 0)
@@ -129,6 +131,8 @@ static int open_threads(struct mc_kv *kv)
 static int open_log(struct mc_kv *kv, struct mc_err *err)
 {
 	struct mc_kv_log_opts opts = {.dir = kv->opts.nvme_dir,
+		.device = kv->opts.device,
+		.device_uuid = kv->opts.device_uuid,
 		.capacity = kv->opts.nvme_capacity,
 		.io = kv->opts.io,
 		.slow_ms = kv->opts.slow_ms,
@@ -136,7 +140,7 @@ static int open_log(struct mc_kv *kv, struct mc_err *err)
 	struct mc_kv_log_replay replay;
 	int r;
 
-	if (kv->opts.nvme_dir == NULL)
+	if (kv->opts.nvme_dir == NULL && kv->opts.device == NULL)
 		return 0;
 	mc_mutex_lock(&kv->lock);
 	kv->recovering = true;
@@ -147,6 +151,7 @@ static int open_log(struct mc_kv *kv, struct mc_err *err)
 		return r;
 	kv_replay_ops(kv, &replay);
 	r = mc_kv_log_open(&opts, &replay, &kv->log, err);
+	kv->opts.device_uuid = NULL;
 	if (r < 0)
 		return r;
 	kv_own_log(kv);
@@ -238,6 +243,7 @@ static void kv_free(struct mc_kv *kv)
 	free(kv->left);
 	free((void *)(uintptr_t)kv->opts.dram_dir);
 	free((void *)(uintptr_t)kv->opts.nvme_dir);
+	free((void *)(uintptr_t)kv->opts.device);
 	free((void *)(uintptr_t)kv->opts.node);
 	free(kv);
 }
@@ -382,6 +388,7 @@ void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret)
 		.evicted_objects = atomic_load(&kv->evicted),
 		.index_bytes = kv->index->memory,
 		.recovering = kv->recovering,
+		.on_device = kv->opts.device != NULL,
 		.nvme_trouble = kv_trouble_text(KV_NVME, kv->trouble[KV_NVME].error),
 		.remote_trouble = kv_trouble_text(KV_REMOTE, kv->trouble[KV_REMOTE].error),
 	};

@@ -27,7 +27,10 @@ struct mc_kv_opts {
 	uint64_t dram_capacity; /* bytes, staging included */
 	uint64_t dirty_bound;   /* bytes not yet on a persistent tier; 0 = half of dram_capacity */
 	const char *nvme_dir;   /* NULL = none: the next persistent tier is the remote */
-	uint64_t nvme_capacity; /* bytes for KV */
+	uint64_t nvme_capacity; /* bytes for KV; of a device 0 = all */
+	const char *device;     /* a formatted block device or file instead of nvme_dir */
+	const uint8_t
+		*device_uuid;     /* of the store it must hold, borrowed for the call; NULL = any */
 	struct mc_remote *remote; /* borrowed; NULL = none */
 	const char *node;         /* node id, hex */
 	unsigned replicas;      /* remote copies wanted soon after the put; 0 = only at eviction */
@@ -206,6 +209,7 @@ struct mc_kv_stats {
 	uint64_t reclaimed_segments, evicted_objects;
 	uint64_t index_bytes; /* memory of the index, keys included */
 	bool recovering;
+	bool on_device; /* what is called NVMe here is a block device */
 	/* NULL, or what is wrong with the tier and what to do (static text); degraded: the first.
 	 */
 	const char *degraded, *nvme_trouble, *remote_trouble;

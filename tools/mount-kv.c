@@ -1,11 +1,15 @@
 /*
  * The KV store of a mount. It has memory of its own out of --dram, and half of the NVMe tier, in a
- * directory beside the cache of checkpoints: neither kind of data can push the other out.
+ * directory beside the cache of checkpoints: neither kind of data can push the other out. With
+ * --block it has that device instead of a directory.
  */
 #include "tools/mount-kv.h"
 
+#include "tier/block-super.h"
 #include "tier/cleanup.h"
+#include "tier/digest.h"
 #include "tools/node-name.h"
+#include "tools/size.h"
 
 #include <errno.h>
 #include <ftw.h>
@@ -48,10 +52,42 @@ static uint64_t free_bytes(const char *dir)
 	return ((uint64_t)sv.f_bavail * sv.f_frsize + found_bytes) / 10 * 9;
 }
 
+/* --block: an absolute path, since a daemon changes its directory. */
+static int take_block(struct mc_mount_kv *m, const struct mc_options *o, struct mc_err *err)
+{
+	const char *text = mc_options_text(o, MC_OPT_BLOCK);
+	cleanup_free char *cwd = NULL;
+	size_t len;
+
+	if (text == NULL)
+		return mc_options_flag(o, MC_OPT_FORMAT)
+			? mc_err_set(err, -EINVAL, "--format needs --block")
+			: 0;
+	if (mc_place_parse(text, &len, &m->block_bytes) < 0 ||
+		(text[0] != '/' && (cwd = getcwd(NULL, 0)) == NULL))
+		return mc_err_set(err, -EINVAL, "--block: give an absolute path");
+	if (asprintf(&m->block, "%s%s%.*s", cwd != NULL ? cwd : "", cwd != NULL ? "/" : "",
+		    (int)len, text) < 0) {
+		m->block = NULL;
+		return mc_err_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+static int format_block(const struct mc_mount_kv *m, const struct mc_options *o, struct mc_err *err)
+{
+	const struct mc_block_format f = {.path = m->block,
+		.bytes = m->block_bytes,
+		.force = mc_options_flag(o, MC_OPT_FORCE)};
+
+	return m->block != NULL && mc_options_flag(o, MC_OPT_FORMAT) ? mc_block_format(&f, err) : 0;
+}
+
 int mc_mount_kv_share(struct mc_mount_kv *m, const struct mc_options *o, struct mc_mount_tiers *t,
 	struct mc_err *err)
 {
 	uint64_t want = mc_options_number(o, MC_OPT_KV_DRAM);
+	int r;
 
 	m->ack = (enum mc_kv_ack)mc_options_number(o, MC_OPT_KV_ACK);
 	if (mc_options_given(o, MC_OPT_KV_DRAM) && want == 0)
@@ -60,15 +96,18 @@ int mc_mount_kv_share(struct mc_mount_kv *m, const struct mc_options *o, struct 
 		want = t->dram_bytes / 2;
 	if (want > t->dram_bytes)
 		return mc_err_set(err, -EINVAL, "--kv-dram is more than all of --dram");
-	if (m->ack == MC_KV_ACK_NVME && t->nvme_dir[0] == '\0')
-		return mc_err_set(err, -EINVAL, "--kv-ack nvme needs --nvme");
+	r = take_block(m, o, err);
+	if (r < 0)
+		return r;
+	if (m->ack == MC_KV_ACK_NVME && t->nvme_dir[0] == '\0' && m->block == NULL)
+		return mc_err_set(err, -EINVAL, "--kv-ack nvme needs --nvme or --block");
 	m->dram_bytes = want < DRAM_MIN ? DRAM_MIN : want / PAIR * PAIR;
 	t->dram_bytes -= want / PAIR * PAIR;
 	if (t->dram_bytes < DRAM_MIN)
 		t->dram_bytes = DRAM_MIN;
 	if (asprintf(&m->dram_dir, "%s.kv", t->dram_dir) < 0)
 		return mc_err_set(err, -ENOMEM, "out of memory");
-	if (t->nvme_dir[0] == '\0')
+	if (t->nvme_dir[0] == '\0' || m->block != NULL)
 		return 0;
 	if (asprintf(&m->nvme_dir, "%s/kv", t->nvme_dir) < 0)
 		return mc_err_set(err, -ENOMEM, "out of memory");
@@ -82,11 +121,14 @@ int mc_mount_kv_share(struct mc_mount_kv *m, const struct mc_options *o, struct 
 int mc_mount_kv_open(struct mc_mount_kv *m, const struct mc_options *o, struct mc_remote *remote,
 	void (*event)(void *ctx, const char *event, const char *text), struct mc_err *err)
 {
+	const char *uuid = mc_options_text(o, MC_OPT_BLOCK_UUID);
 	cleanup_free char *node = NULL;
+	uint8_t id[16];
 	struct mc_kv_opts opts = {.dram_dir = m->dram_dir,
 		.dram_capacity = m->dram_bytes,
 		.nvme_dir = m->nvme_dir,
-		.nvme_capacity = m->nvme_bytes,
+		.nvme_capacity = m->block != NULL ? m->block_bytes : m->nvme_bytes,
+		.device = m->block,
 		.remote = remote,
 		.replicas = (unsigned)mc_options_number(o, MC_OPT_KV_REPLICAS),
 		.ack = m->ack,
@@ -98,6 +140,14 @@ int mc_mount_kv_open(struct mc_mount_kv *m, const struct mc_options *o, struct m
 
 	if (m->dram_bytes == 0)
 		return 0;
+	if (uuid != NULL) {
+		if (strlen(uuid) != 32 || mc_hex_decode(uuid, id, sizeof(id)) < 0)
+			return mc_err_set(err, -EINVAL, "--block-uuid: 32 hex digits");
+		opts.device_uuid = id;
+	}
+	r = format_block(m, o, err);
+	if (r < 0)
+		return r;
 	if (mc_node_name(&node) == 0)
 		opts.node = node;
 	r = mc_kv_open(&opts, &m->kv, err);
@@ -112,5 +162,6 @@ int64_t mc_mount_kv_close(struct mc_mount_kv *m, unsigned drain_ms)
 	free(m->puts);
 	free(m->dram_dir);
 	free(m->nvme_dir);
+	free(m->block);
 	return left;
 }

@@ -8,6 +8,8 @@
 struct mc_mount_kv {
 	char *dram_dir, *nvme_dir;       /* owned; nvme_dir NULL = no NVMe tier */
 	uint64_t dram_bytes, nvme_bytes; /* its share; dram_bytes 0 = no kv/ */
+	char *block;                     /* owned: device instead of nvme_dir; NULL = none */
+	uint64_t block_bytes;            /* 0 = all of it */
 	enum mc_kv_ack ack;
 	/* Files of puts that the process before this one had under way: owned. */
 	uint64_t *puts;

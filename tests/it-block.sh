@@ -1,0 +1,118 @@
+#!/bin/bash
+# KV objects on a block device: a loop device, formatted, mounted, killed; what is not to be taken is
+# refused; a device that fails and comes back, where the kernel has a device mapper.
+set -uo pipefail
+. "$(dirname "$0")/lib/mount.sh"
+mount_need
+
+loop=
+mapper=
+clean()
+{
+	mount_clean
+	[ -z "$mapper" ] || dmsetup remove --force "$mapper" 2>/dev/null
+	[ -z "$loop" ] || losetup -d "$loop"
+}
+trap clean EXIT
+truncate -s 256M "$MC_TMP/disk.img"
+loop=$(losetup --show -f "$MC_TMP/disk.img") || { echo 'needs a loop device'; exit 77; }
+mkdir "$MC_TMP/want"
+dram=/run/mooncakefs/$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
+
+start() { mount_start --dram 192MiB --kv-dram 128MiB "$@"; }
+
+# refused TEXT ARG...: the mount fails and says why.
+refused()
+{
+	local text=$1
+	shift
+	if start "$@"; then
+		fail "mounted: $*"
+	fi
+	grep -qF -- "$text" "$MC_TMP/log" || fail "$text: $(cat "$MC_TMP/log")"
+}
+
+# put NAME BYTES: durable on the device, and remembered.
+put()
+{
+	head -c "$2" /dev/urandom >"$MC_TMP/want/$1"
+	cp "$MC_TMP/want/$1" "$mnt/kv/$1" && sync -f "$mnt/kv/$1" || fail "put $1"
+	sync "$mnt/kv/$1" || fail "sync $1"
+}
+
+all_there()
+{
+	local name
+	for name in "$MC_TMP/want"/*; do
+		cmp "$name" "$mnt/kv/${name##*/}" || fail "${name##*/}"
+	done
+}
+
+# Memory is gone, as after a reboot.
+forget_memory() { umount -l "$dram.kv" || fail "umount $dram.kv"; }
+
+fact 'a device that holds no block tier is refused, and one with a file system is not formatted'
+refused '--format makes one' --block "$loop"
+mkfs.ext4 -q -F "$loop" || { echo 'needs mkfs.ext4'; exit 77; }
+refused 'holds ext4' --block "$loop" --format
+mkdir "$MC_TMP/fs"
+if mount "$loop" "$MC_TMP/fs"; then
+	refused 'in use' --block "$loop" --format --force
+	umount "$MC_TMP/fs"
+fi
+
+fact 'a formatted device keeps what was put, over restarts and a SIGKILL'
+start --block "$loop" --format --force || fail "format: $(cat "$MC_TMP/log")"
+for size in 1 5000 300000 3000000 20000000; do
+	put "object-$size" "$size"
+done
+python3 -B - "$mnt/.mooncake/status" <<'END' || fail 'status'
+import json
+import sys
+tiers = json.load(open(sys.argv[1], encoding="utf-8"))["tiers"]
+block = [t for t in tiers if t["tier"] == "block" and t["data"] == "kv"]
+assert len(block) == 1 and block[0]["used_bytes"] > 0, tiers
+END
+mount_stop || fail "stop: $mount_rc"
+start --block "$loop" || fail 'mount'
+all_there
+put after-restart 2000000
+mount_kill
+mount_gone
+forget_memory
+start --block "$loop" || fail "mount: $(cat "$MC_TMP/log")"
+all_there
+
+fact 'a device in use is refused'
+"$mooncakefs" mount -f "$MC_TMP/fs" --remote "$remote" --block "$loop" >"$MC_TMP/second" 2>&1 &&
+	fail 'mounted twice'
+grep -q 'in use' "$MC_TMP/second" || fail "$(cat "$MC_TMP/second")"
+mount_stop || fail "stop: $mount_rc"
+
+fact 'a device of another store is refused'
+refused 'is the block tier' --block "$loop" --block-uuid 00000000000000000000000000000000
+
+fact 'a block tier is not formatted again'
+refused 'holds a block tier' --block "$loop" --format
+
+if dmsetup create "mc-block-$$" --table "0 $(blockdev --getsz "$loop") linear $loop 0" 2>/dev/null; then
+	mapper=mc-block-$$
+	table="0 $(blockdev --getsz "$loop")"
+	fact 'a device that fails gives errors and no wrong bytes, and is used again when it is back'
+	start --block "/dev/mapper/$mapper" || fail "mount: $(cat "$MC_TMP/log")"
+	dmsetup suspend "$mapper"
+	dmsetup load "$mapper" --table "$table error"
+	dmsetup resume "$mapper"
+	head -c 100000 /dev/urandom >"$MC_TMP/lost"
+	! { cp "$MC_TMP/lost" "$mnt/kv/lost" && sync "$mnt/kv/lost"; } 2>/dev/null || fail 'synced to nothing'
+	dmsetup suspend "$mapper"
+	dmsetup load "$mapper" --table "$table linear $loop 0"
+	dmsetup resume "$mapper"
+	for ((i = 0; i < 600; i++)); do
+		sync "$mnt/kv/lost" 2>/dev/null && break
+		mount_pause 0.1
+	done
+	cmp "$MC_TMP/lost" "$mnt/kv/lost" || fail 'lost'
+	all_there
+	mount_stop || fail "stop: $mount_rc"
+fi
