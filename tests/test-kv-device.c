@@ -127,6 +127,37 @@ START_TEST(space_is_used_again_and_a_full_device_is_enospc)
 }
 END_TEST
 
+START_TEST(more_objects_than_the_journal_has_room_for_are_enospc)
+{
+	struct mc_kv_log *log;
+	unsigned n = 0, batch = 0;
+	struct kv_known k;
+	char key[32];
+	int r = 0;
+
+	make();
+	log = start();
+	for (; r == 0; n++) {
+		snprintf(key, sizeof(key), "k%u", n);
+		r = kv_put(log, &owner, key, n + 1, 100);
+		ck_assert_uint_lt(n, 20000);
+	}
+	ck_assert_int_eq(r, -ENOSPC);
+	stop(log);
+	log = start();
+	ck_assert_uint_eq(kv_stats(log).objects, n - 1);
+	for (; batch < 500; batch++) {
+		snprintf(key, sizeof(key), "k%u", batch);
+		ck_assert_int_eq(kv_check(log, &owner, key, batch + 1), 0);
+		k = *kv_find_locked(&owner, key);
+		ck_assert_int_eq(mc_kv_log_remove(log, key, k.version, &k.loc), 0);
+	}
+	ck_assert_int_eq(kv_put(log, &owner, "more", 1, 100), 0);
+	stop(log);
+	finish();
+}
+END_TEST
+
 START_TEST(what_holds_no_block_tier_is_refused)
 {
 	struct mc_err err = {0};
@@ -268,7 +299,8 @@ START_TEST(a_device_that_is_lost_fails_puts_and_is_used_again_when_it_is_back)
 END_TEST
 
 SUITE_MAIN("kv-device", objects_of_every_size_read_back_before_and_after_restarts,
-	space_is_used_again_and_a_full_device_is_enospc, what_holds_no_block_tier_is_refused,
+	space_is_used_again_and_a_full_device_is_enospc,
+	more_objects_than_the_journal_has_room_for_are_enospc, what_holds_no_block_tier_is_refused,
 	one_damaged_superblock_of_two_is_mended, another_store_or_a_shrunk_device_is_refused,
 	a_device_in_use_is_refused_also_for_a_format,
 	a_format_spares_what_has_a_signature_unless_forced,

@@ -194,6 +194,7 @@ struct mc_kv_log {
 	bool replayed; /* the table and the figures are complete */
 	int dead;      /* recovery failed with this */
 	struct mc_kv_table table;
+	uint64_t table_max;          /* its bytes: what a snapshot has room for */
 	struct mc_kv_segment **segs; /* owned, by id */
 	uint32_t n_segs, cap_segs;   /* ids given out, 0 among them */
 	uint32_t n_files;            /* segments that have space */

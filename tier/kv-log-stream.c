@@ -192,6 +192,17 @@ static bool fits(
 	return mc_kv_record_start(s->off, m->size) + mc_kv_record_bytes(m) <= log->segment_bytes;
 }
 
+/* What is under way is not in the table yet: it is what the margin is for, too. */
+static bool table_is_full(struct mc_kv_log *log)
+{
+	bool full;
+
+	mc_mutex_lock(&log->lock);
+	full = log->table.bytes >= log->table_max;
+	mc_mutex_unlock(&log->lock);
+	return full;
+}
+
 /* A segment with room for the record, and a file of the group for it. */
 static int prepare(struct mc_kv_log *log, struct mc_kv_stream *s, const struct mc_kv_meta *m)
 {
@@ -210,6 +221,8 @@ static int prepare(struct mc_kv_log *log, struct mc_kv_stream *s, const struct m
 		s->seg->filled = 0;
 		mc_mutex_unlock(&log->lock);
 	}
+	if (s == &log->puts && table_is_full(log))
+		return -EAGAIN;
 	if (s->in_group)
 		return 0;
 	r = mc_kv_group_file(log, s->seg, &s->file);

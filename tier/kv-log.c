@@ -19,6 +19,10 @@ static void choose_sizes(struct mc_kv_log *log, uint64_t journal_bytes)
 	if (journal_bytes != 0)
 		log->journal_bytes = journal_bytes;
 	log->segment_bytes = log->store->segment_bytes;
+	log->table_max = UINT64_MAX;
+	if (log->store->journal_dir == NULL)
+		/* Records are shorter than entries; that much is left for framing and segments. */
+		log->table_max = mc_journal_area_snapshot_bytes(log->store->journal_bytes) / 10 * 9;
 	log->record_max = log->segment_bytes / 4;
 	if (log->record_max > MC_KV_RECORD_MAX + 65536)
 		log->record_max = MC_KV_RECORD_MAX + 65536;

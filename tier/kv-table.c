@@ -163,6 +163,11 @@ static struct mc_kv_entry *make_entry(
 	return e;
 }
 
+static uint64_t bytes_of(const struct mc_kv_entry *e)
+{
+	return sizeof(*e) + 4 * (uint64_t)e->n_crc + e->key_len;
+}
+
 int mc_kv_table_add(struct mc_kv_table *t, enum mc_kv_kind kind, const struct mc_kv_meta *meta,
 	const struct mc_kv_loc *loc, uint32_t *ret_slot)
 {
@@ -176,6 +181,7 @@ int mc_kv_table_add(struct mc_kv_table *t, enum mc_kv_kind kind, const struct mc
 		return -ENOMEM;
 	}
 	t->slots[slot] = e;
+	t->bytes += bytes_of(e);
 	t->n++;
 	chain(t, slot);
 	grow_buckets(t);
@@ -186,6 +192,7 @@ int mc_kv_table_add(struct mc_kv_table *t, enum mc_kv_kind kind, const struct mc
 void mc_kv_table_remove(struct mc_kv_table *t, uint32_t slot)
 {
 	unchain(t, slot);
+	t->bytes -= bytes_of(t->slots[slot]);
 	free(t->slots[slot]);
 	t->slots[slot] = free_tag(t->free_slot);
 	t->free_slot = slot;
@@ -207,6 +214,8 @@ int mc_kv_table_rekey(struct mc_kv_table *t, uint32_t slot, const char *key)
 	e->seg_prev = old->seg_prev;
 	e->seg_next = old->seg_next;
 	unchain(t, slot);
+	t->bytes += bytes_of(e);
+	t->bytes -= bytes_of(old);
 	free(t->slots[slot]);
 	t->slots[slot] = e;
 	chain(t, slot);

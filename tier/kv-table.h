@@ -36,6 +36,7 @@ struct mc_kv_table {
 	uint32_t *buckets;  /* owned */
 	uint32_t n_buckets; /* a power of two */
 	uint32_t n;         /* entries */
+	uint64_t bytes;     /* of all of them, without slots and buckets */
 };
 
 int mc_kv_table_init(struct mc_kv_table *t);
