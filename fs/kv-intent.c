@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/takeover.h"
+
 #define INTENT_NS UINT64_C(5000000000)
 
 static void intent_free(struct mc_kvfs *k, struct mc_kintent *i)
@@ -24,6 +26,48 @@ static void intent_free(struct mc_kvfs *k, struct mc_kintent *i)
 		mc_knode_put(k, i->node, 1);
 	free(i->key);
 	free(i);
+}
+
+static uint64_t hash_of(const char *key)
+{
+	return mc_hash_bytes(MC_HASH_SEED, key, strlen(key));
+}
+
+/* The record of a promise of a put, for the process that follows: the client asks but once. */
+static void record_locked(struct mc_kvfs *k, pid_t tid, const char *key) MC_REQUIRES(k->lock)
+{
+	struct mc_takeover_head *head;
+	struct mc_promise_record *p;
+
+	if (!mc_takeover_on(k->fs->opts->takeover))
+		return;
+	head = mc_takeover_head(k->fs->opts->takeover);
+	p = &head->promises[head->next_promise++ % MC_TAKEOVER_PROMISES];
+	atomic_store(&p->tid, 0);
+	p->key = hash_of(key);
+	p->until_ns = mc_now_ns() + INTENT_NS;
+	atomic_store(&p->tid, (uint32_t)tid);
+}
+
+/* Takes it back; whether it was there and is still to be kept. */
+static bool forget_locked(struct mc_kvfs *k, pid_t tid, const char *key) MC_REQUIRES(k->lock)
+{
+	struct mc_takeover_head *head;
+	uint64_t hash = hash_of(key);
+	bool found = false;
+
+	if (!mc_takeover_on(k->fs->opts->takeover))
+		return false;
+	head = mc_takeover_head(k->fs->opts->takeover);
+	for (unsigned i = 0; i < MC_TAKEOVER_PROMISES; i++) {
+		struct mc_promise_record *p = &head->promises[i];
+
+		if (atomic_load(&p->tid) != (uint32_t)tid || p->key != hash)
+			continue;
+		found = found || p->until_ns > mc_now_ns();
+		atomic_store(&p->tid, 0);
+	}
+	return found;
 }
 
 static struct mc_kintent *remove_locked(struct mc_kvfs *k, pid_t tid, const char *key)
@@ -63,12 +107,14 @@ void mc_kintent_add(struct mc_kvfs *k, pid_t tid, const char *key, struct mc_kno
 	old = remove_locked(k, tid, key);
 	i->next = k->intents;
 	k->intents = i;
+	if (obj == NULL)
+		record_locked(k, tid, key);
 	mc_cond_signal(&k->timer);
 	mc_mutex_unlock(&k->lock);
 	intent_free(k, old);
 }
 
-struct mc_knode *mc_kintent_find(struct mc_kvfs *k, pid_t tid, const char *key)
+static struct mc_knode *find(struct mc_kvfs *k, pid_t tid, const char *key)
 {
 	struct mc_knode *n = NULL;
 
@@ -83,6 +129,32 @@ struct mc_knode *mc_kintent_find(struct mc_kvfs *k, pid_t tid, const char *key)
 	return n;
 }
 
+/* What the process before this one promised is kept. */
+static void keep_promise(struct mc_kvfs *k, pid_t tid, const char *key)
+{
+	struct mc_knode *n;
+	bool promised;
+
+	if (k->fs->opts->device < 0)
+		return;
+	mc_mutex_lock(&k->lock);
+	promised = forget_locked(k, tid, key);
+	mc_mutex_unlock(&k->lock);
+	if (promised && mc_knode_new_staging(k, key, &n) == 0)
+		mc_kintent_add(k, tid, key, n, NULL);
+}
+
+struct mc_knode *mc_kintent_find(struct mc_kvfs *k, pid_t tid, const char *key)
+{
+	struct mc_knode *n = find(k, tid, key);
+
+	if (n == NULL) {
+		keep_promise(k, tid, key);
+		n = find(k, tid, key);
+	}
+	return n;
+}
+
 struct mc_kv_object *mc_kintent_take(struct mc_kvfs *k, pid_t tid, const struct mc_knode *node)
 {
 	struct mc_kintent **p = &k->intents, *i;
@@ -94,6 +166,8 @@ struct mc_kv_object *mc_kintent_take(struct mc_kvfs *k, pid_t tid, const struct 
 	i = *p;
 	if (i != NULL)
 		*p = i->next;
+	if (i != NULL)
+		forget_locked(k, tid, i->key);
 	mc_mutex_unlock(&k->lock);
 	if (i != NULL) {
 		obj = i->obj;

@@ -3,6 +3,7 @@
  *
  * While a key has both a sealed version and a put under way, the name is the sealed version's: it
  * is what LOOKUP finds, what RENAME moves; UNLINK ends both. A key with only a put is the put's.
+ * What the kernel sends a second time, because nobody answered, may have been done.
  */
 #include "fs/kv-state.h"
 
@@ -192,8 +193,10 @@ static void mkdir_now(struct mc_kreq *q)
 		return;
 	}
 	r = mc_kv_mkdir(k->kv, q->key);
-	if (r == 0)
+	if (r == 0 || (r == -EEXIST && q->repeated))
 		r = mc_kv_lookup(k->kv, q->key, &attr);
+	if (r == 0 && !attr.is_dir)
+		r = -EEXIST;
 	if (r < 0) {
 		mc_kreq_err(q, r);
 		return;
@@ -216,10 +219,9 @@ void mc_kvop_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void rmdir_now(struct mc_kreq *q)
 {
-	if (mc_kstage_below(q->k, q->key))
-		mc_kreq_err(q, -ENOTEMPTY);
-	else
-		mc_kreq_err(q, mc_kv_rmdir(q->k->kv, q->key));
+	int r = mc_kstage_below(q->k, q->key) ? -ENOTEMPTY : mc_kv_rmdir(q->k->kv, q->key);
+
+	mc_kreq_err(q, r == -ENOENT && q->repeated ? 0 : r);
 }
 
 static void rmdir_work(struct mc_kreq *q)
@@ -237,7 +239,7 @@ static void unlink_now(struct mc_kreq *q)
 	unsigned puts = mc_kstage_orphan(q->k, q->key);
 	int r = mc_kv_unlink(q->k->kv, q->key);
 
-	mc_kreq_err(q, r == -ENOENT && puts > 0 ? 0 : r);
+	mc_kreq_err(q, r == -ENOENT && (puts > 0 || q->repeated) ? 0 : r);
 }
 
 static void unlink_work(struct mc_kreq *q)
@@ -307,6 +309,8 @@ static void rename_now(struct mc_kreq *q)
 		r = rename_object(q, &attr);
 	else if (r == -ENOENT)
 		r = rename_put(q);
+	if (r == -ENOENT && q->repeated && mc_kv_lookup(q->k->kv, q->to, &attr) == 0)
+		r = 0; /* it was done */
 	mc_kreq_err(q, r);
 }
 

@@ -4,9 +4,6 @@
  * A version is a nodeid, so an O_TRUNC of anything that has one is answered with ESTALE, the
  * kernel's next LOOKUP by that task finds a new node, and its OPEN starts the put. CREATE without
  * room for it does the same: CREATE holds the directory against everyone's lookups, OPEN does not.
- *
- * Invariants: 1. node->opened is set exactly while opens or reads > 0. 2. In PASSTHROUGH it owns
- * one backing id and one mc_kv_object_backing_get.
  */
 #include "fs/kv-state.h"
 
@@ -24,66 +21,6 @@
 /* The kernel looks at the permissions of what it has just created, and would ask for them. Writes
  * make it ask for size and times at once, whatever this says. */
 #define CREATED_S 0.05
-
-static void kopen_free(struct mc_kvfs *k, struct mc_kopen *o)
-{
-	if (o == NULL)
-		return;
-	if (o->mode == MC_MODE_PASSTHROUGH)
-		mc_mode_backing_close(k->fs, o->backing_id);
-	if (o->mode == MC_MODE_PASSTHROUGH && o->obj != NULL)
-		mc_kv_object_backing_put(o->obj);
-	if (o->obj != NULL)
-		mc_kv_object_put(o->obj);
-	free(o);
-}
-
-/* One of the two counts is less by so many. */
-static void less(struct mc_kvfs *k, struct mc_knode *n, uint64_t opens, uint64_t reads)
-{
-	struct mc_kopen *o;
-	int id = 0;
-
-	mc_mutex_lock(&k->lock);
-	o = n->opened;
-	if (o != NULL) {
-		o->opens -= opens < o->opens ? opens : o->opens;
-		o->reads -= reads;
-		mc_knode_record_opens_locked(k, n);
-	}
-	if (o != NULL && o->opens == 0 && o->reads == 0)
-		n->opened = NULL;
-	else
-		o = NULL;
-	mc_mutex_unlock(&k->lock);
-	if (o != NULL)
-		id = o->backing_id;
-	kopen_free(k, o);
-	if (id > 0)
-		mc_knode_record_closed(k, n, id);
-}
-
-void mc_kopen_release(struct mc_kvfs *k, struct mc_knode *n)
-{
-	less(k, n, 1, 0);
-}
-
-void mc_kopen_read_end(struct mc_kvfs *k, struct mc_knode *n)
-{
-	less(k, n, 0, 1);
-}
-
-void mc_kopen_end(struct mc_kvfs *k, struct mc_knode *n)
-{
-	uint64_t puts;
-
-	less(k, n, UINT64_MAX, 0);
-	mc_mutex_lock(&k->lock);
-	puts = n->stage != NULL ? n->stage->opens : 0;
-	mc_mutex_unlock(&k->lock);
-	while (puts-- > 0)
-		mc_kstage_leave(k, n);
-}
 
 static void prepare_passthrough(struct mc_kvfs *k, struct mc_kopen *o)
 {
@@ -192,7 +129,7 @@ static void got(void *ctx, int res, struct mc_kv_object *obj)
 	prepare_passthrough(q->k, o);
 	join(q->k, q->node, o, &q->fi, &used);
 	if (!used)
-		kopen_free(q->k, o);
+		mc_kopen_free(q->k, o);
 	reply_reading(q);
 }
 
@@ -235,10 +172,12 @@ static void reply_writing(struct mc_kreq *q)
 	if (req != NULL && q->is_create) {
 		mc_kvfs_entry(k, n, 0, &e);
 		e.attr_timeout = CREATED_S;
-		mc_mutex_lock(&k->lock);
-		mc_knode_ref_locked(n); /* the kernel's */
-		mc_mutex_unlock(&k->lock);
-		mc_knode_given(k, n);
+		if (!q->done) {
+			mc_mutex_lock(&k->lock);
+			mc_knode_ref_locked(n); /* the kernel's */
+			mc_mutex_unlock(&k->lock);
+			mc_knode_given(k, n);
+		}
 		r = fuse_reply_create(req, &e, &q->fi);
 		if (r == -ENOENT)
 			mc_knode_forget(k, n, 1);
@@ -319,6 +258,21 @@ static bool writes(const struct fuse_file_info *fi)
 	return (fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC) != 0;
 }
 
+/* The put on q->node was begun by the process before this one, which did not answer. */
+static bool finish_repeated(struct mc_kreq *q)
+{
+	int backing;
+
+	if (!q->repeated || !mc_kstage_is_begun(q->k, q->node, &backing))
+		return false;
+#if MC_FUSE_PASSTHROUGH
+	q->fi.backing_id = backing;
+#endif
+	q->done = true;
+	reply_writing(q);
+	return true;
+}
+
 static void open_staging(struct mc_kreq *q)
 {
 	struct mc_kvfs *k = q->k;
@@ -337,6 +291,8 @@ static void open_staging(struct mc_kreq *q)
 	if (promised) {
 		mc_kintent_take(k, q->tid, q->node);
 		take_room(q);
+	} else if (finish_repeated(q)) {
+		return;
 	} else if ((q->fi.flags & O_TRUNC) != 0) {
 		open_anew(q);
 	} else if (mc_kstage_join(k, q->node, &backing)) {
@@ -402,7 +358,17 @@ static void create_now(struct mc_kreq *q)
 
 	mc_mutex_lock(&k->lock);
 	s = mc_kstage_find_locked(k, q->key);
+	if (s != NULL && q->repeated && s->node->lookups == 1) {
+		q->node = s->node;
+		mc_knode_ref_locked(q->node);
+	}
 	mc_mutex_unlock(&k->lock);
+	if (q->node != NULL) {
+		if (finish_repeated(q))
+			return;
+		mc_knode_put(k, q->node, 1);
+		q->node = NULL;
+	}
 	if (exists && attr.is_dir) {
 		mc_kreq_err(q, -EISDIR);
 		return;

@@ -257,6 +257,20 @@ bool mc_kstage_join(struct mc_kvfs *k, struct mc_knode *n, int *ret_backing)
 	return s != NULL;
 }
 
+bool mc_kstage_is_begun(struct mc_kvfs *k, struct mc_knode *n, int *ret_backing)
+{
+	const struct mc_kstage *s;
+	bool begun;
+
+	mc_mutex_lock(&k->lock);
+	s = n->stage;
+	begun = s != NULL && s->opens == 1 && !s->flushed && !s->orphan;
+	if (begun)
+		*ret_backing = s->backing_id;
+	mc_mutex_unlock(&k->lock);
+	return begun;
+}
+
 void mc_kstage_leave(struct mc_kvfs *k, struct mc_knode *n)
 {
 	struct mc_kstage *s;

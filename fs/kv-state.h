@@ -96,6 +96,8 @@ struct mc_kreq {
 	unsigned flags;
 	bool is_create; /* CREATE, else OPEN */
 	bool on;        /* open: waits for room until until_ns */
+	bool repeated;  /* a process before this one may have done it, and not answered */
+	bool done;      /* open for writing: it has */
 	struct timespec mtime;
 	struct mc_kv_read read;
 };
@@ -213,6 +215,8 @@ struct mc_kstage *mc_kstage_find_locked(struct mc_kvfs *k, const char *key);
 /* The node's put, held so that its descriptor stays; NULL when it is not being written. */
 struct mc_kstage *mc_kstage_hold(struct mc_kvfs *k, struct mc_knode *n);
 void mc_kstage_drop(struct mc_kstage *s);
+/* The put of a node that is open once and was not closed yet: what a repeated request began. */
+bool mc_kstage_is_begun(struct mc_kvfs *k, struct mc_knode *n, int *ret_backing);
 /* One open file description more: false when the node is not being written (any more); one less. */
 bool mc_kstage_join(struct mc_kvfs *k, struct mc_knode *n, int *ret_backing);
 void mc_kstage_leave(struct mc_kvfs *k, struct mc_knode *n);
@@ -234,7 +238,8 @@ void mc_kvfs_reply_entry(
 void mc_kvfs_entry(
 	struct mc_kvfs *k, struct mc_knode *n, double entry_timeout, struct fuse_entry_param *e);
 
-/* kv-open.c */
+/* kv-kopen.c */
+void mc_kopen_free(struct mc_kvfs *k, struct mc_kopen *o); /* NULL allowed */
 /* The kernel's open, or a read, ended; the node need not be open. */
 void mc_kopen_release(struct mc_kvfs *k, struct mc_knode *n);
 void mc_kopen_read_end(struct mc_kvfs *k, struct mc_knode *n);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/session.h"
 #include "tier/cleanup.h"
 
 #define GATE_MS 50
@@ -31,6 +32,7 @@ struct mc_kreq *mc_kreq_new(struct mc_kvfs *k, fuse_req_t req, struct mc_knode *
 	q->key = key;
 	q->tid = fuse_req_ctx(req)->pid;
 	q->node = n;
+	q->repeated = mc_loop_is_repeated();
 	if (n != NULL) {
 		mc_mutex_lock(&k->lock);
 		mc_knode_ref_locked(n);

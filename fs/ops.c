@@ -10,6 +10,7 @@
 
 #include <errno.h>
 
+#include "fs/generated.h"
 #include "fs/kv.h"
 #include "fs/ops-draft.h"
 #include "fs/tiers.h"
@@ -129,6 +130,12 @@ static void op_create(
 		fuse_reply_err(req, EROFS);
 }
 
+/* False of a draft that another process held in its memory. */
+static bool is_known(fuse_req_t req, fuse_ino_t ino)
+{
+	return mc_generated_has(ino) || mc_nodes_find(mc_ops_fs(req)->nodes, ino) != NULL;
+}
+
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
 	struct fuse_file_info *fi)
 {
@@ -137,7 +144,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
 		return;
 	}
 	if (!mc_dop_write(req, ino, buf, size, off))
-		fuse_reply_err(req, EROFS);
+		fuse_reply_err(req, is_known(req, ino) ? EROFS : ESTALE);
 }
 
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
@@ -173,7 +180,7 @@ static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	if (!mc_dop_flush(req, ino))
-		fuse_reply_err(req, 0);
+		fuse_reply_err(req, is_known(req, ino) ? 0 : ESTALE);
 }
 
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)

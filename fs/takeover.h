@@ -20,6 +20,14 @@ struct mc_texts;
 #define MC_TAKEOVER_PATH 4096
 #define MC_TAKEOVER_INIT 512 /* bytes of an INIT request, at most */
 
+/* A task was answered ESTALE, and is to find a node for a put when it looks the key up. */
+struct mc_promise_record {
+	_Atomic(uint32_t) tid; /* published last; 0 = none */
+	uint64_t key;          /* hash */
+	uint64_t until_ns;     /* CLOCK_MONOTONIC */
+};
+#define MC_TAKEOVER_PROMISES 64 /* the latest */
+
 struct mc_takeover_head {
 	char magic[16];
 	_Atomic(uint32_t) off; /* enum mc_takeover_off */
@@ -30,6 +38,8 @@ struct mc_takeover_head {
 	int64_t start_s; /* when the first worker started: seconds since the epoch */
 	_Atomic(uint32_t) nodes, knodes; /* slots in use so far */
 	_Atomic(uint32_t) backing_id;    /* the highest that the kernel gave out */
+	uint32_t next_promise;
+	struct mc_promise_record promises[MC_TAKEOVER_PROMISES];
 	char dram_dir[MC_TAKEOVER_PATH]; /* where the DRAM tier lies; "" = not chosen yet */
 	char mountpoint[MC_TAKEOVER_PATH];
 };

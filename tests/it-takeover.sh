@@ -6,13 +6,11 @@ set -uo pipefail
 mount_need
 
 source=$MC_TMP/source
-mkdir -p "$source/dir" "$source/many"
-head -c 9000001 /dev/urandom >"$source/large.bin"
-head -c 900001 /dev/urandom >"$source/middle.bin"
-seq 10000 >"$source/dir/small.txt"
-ln -s large.bin "$source/link"
-for i in {000..059}; do echo "$i" >"$source/many/$i"; done
+mkdir "$source"
+python3 -B "$mount_lib/takeover_load.py" make "$source" || fail 'make'
 mount_import "$source" acme/model@r1 || fail 'import'
+python3 -B "$mount_lib/view_checks.py" make llama "$MC_TMP/llama" || fail 'make'
+mount_import "$MC_TMP/llama" acme/llama@r1 || fail 'import'
 start() { mount_start --dram 256MiB --kv-dram 64MiB --nvme "$MC_TMP/nvme,512MiB" "$@" || fail 'mount'; }
 load()
 {
@@ -29,6 +27,8 @@ fact 'another program takes over under 16 readers'
 load upgrade
 fact 'a put under way at a kill is whole or fails; what was closed is there'
 load writers open_put
+fact 'what lived in the worker alone is ESTALE: texts of .mooncake/, layouts being written'
+load stale
 
 fact 'status tells of the keeper and its workers'
 python3 - "$mnt/.mooncake/status" "$mount_pid" <<'END' || fail 'status'

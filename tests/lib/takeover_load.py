@@ -1,9 +1,14 @@
-"""Clients of a mount whose worker dies or is replaced under them: takeover_load.py SOURCE MOUNTED KV PID LOG CHECK...
+"""Clients of a mount whose worker dies or is replaced under them.
+
+  takeover_load.py make SOURCE                            a tree, to be imported as acme/model@r1
+  takeover_load.py SOURCE MOUNTED KV PID LOG CHECK...     checks of the mount; acme/llama@r1 is there, too
 
 The keeper of the mount is PID. Each check has 16 readers, which open, read, map, list and stat what SOURCE
 holds and what lies in KV; one wrong byte or one failed call fails it. Prints the longest gap that a reader saw.
 """
 import ctypes
+import errno
+import json
 import mmap
 import os
 import random
@@ -12,10 +17,27 @@ import sys
 import threading
 import time
 
+LARGE, MIDDLE, SMALL = "large.bin", "middle.bin", "dir/small.txt"
+MANY = [f"{i:03}" for i in range(60)]
+
+
+def make(folder):
+    for name, data in ((LARGE, os.urandom(9_000_001)), (MIDDLE, os.urandom(900_001)),
+                       (SMALL, "".join(f"{i}\n" for i in range(1, 10000)).encode()),
+                       *((f"many/{n}", n.encode()) for n in MANY)):
+        os.makedirs(os.path.dirname(f"{folder}/{name}"), exist_ok=True)
+        with open(f"{folder}/{name}", "wb") as f:
+            f.write(data)
+    os.symlink(LARGE, f"{folder}/link")
+
+
+if sys.argv[1] == "make":
+    make(sys.argv[2])
+    sys.exit()
 source, mounted, kv, keeper, log, *checks = sys.argv[1:]
 keeper = int(keeper)
+root = kv.removesuffix("/kv/t")
 LIMIT_S = 90  # for what takes a second on an idle machine
-LARGE, MIDDLE, SMALL = "large.bin", "middle.bin", "dir/small.txt"
 SEED = int(os.environ.get("MC_SEED", time.time_ns() % 1000000))
 print(f"seed {SEED}")
 
@@ -100,6 +122,14 @@ class Load:
             if t.is_alive():
                 fail("a reader hangs")
         self.check()
+
+
+def errno_of(call, *args):
+    try:
+        call(*args)
+    except OSError as e:
+        return e.errno
+    return 0
 
 
 def pread_all(fd, size):
@@ -213,6 +243,24 @@ def statted(rng):
         yield
 
 
+def view(rng):
+    """A rank's view of the checkpoint, held and opened anew; a registered layout."""
+    folder = f"{root}/views/acme/llama@r1/both/rank-00001"
+    path = f"{folder}/{sorted(os.listdir(folder))[-1]}"
+    fd = os.open(path, os.O_RDONLY)
+    document = os.open(f"{root}/layouts/both.json", os.O_RDONLY)
+    whole, text = pread_all(fd, 1 << 20), os.pread(document, 1 << 16, 0)
+    while True:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        off = rng.randrange(len(whole))
+        equal(os.pread(fd, 5000, off), whole[off:off + 5000], f"the view at {off}")
+        with open(path, "rb") as f:
+            equal(f.read(), whole, "the view")
+        os.posix_fadvise(document, 0, 0, os.POSIX_FADV_DONTNEED)
+        equal(os.pread(document, 1 << 16, 0), text, "the layout")
+        yield
+
+
 def kv_held(name):
     def reader(rng):
         fd = os.open(f"{kv}/{name}", os.O_RDONLY)
@@ -253,15 +301,18 @@ def writer(prefix, done, refused):
 
 def all_readers():
     tree = ["dir", "large.bin", "link", "many", "middle.bin"]
-    many = [f"{i:03}" for i in range(60)]
     return [held(LARGE), held(LARGE), held(MIDDLE), held(SMALL), direct, direct, reopened(LARGE), reopened(MIDDLE), mapped,
-            listed(mounted, lambda: tree), listed(f"{mounted}/many", lambda: many),
-            listed(f"{mounted}/..", lambda: ["model", "model@r1"]), statted,
+            listed(mounted, lambda: tree), listed(f"{mounted}/many", lambda: MANY),
+            listed(f"{mounted}/..", lambda: ["llama", "llama@r1", "model", "model@r1"]),
+            listed(f"{root}/tiers/remote/checkpoints/acme", lambda: ["llama@r1", "model@r1"]), statted, view,
             kv_held("small-0"), kv_held("large"), kv_reopened]
 
 
 def put_objects():
     os.makedirs(kv, exist_ok=True)
+    with open(f"{root}/layouts/both.json", "w", encoding="ascii") as f:
+        json.dump({"format": "reshard-layout", "version": 1, "name": "both", "mesh": {"axes": [["tp", 2]]},
+                   "rules": [{"match": "**", "replicate": True}]}, f)
     for name, data in objects.items():
         with open(f"{kv}/{name}", "wb") as f:
             f.write(data)
@@ -311,7 +362,7 @@ def check_writers():
     for _ in range(3):
         kill(load)
     load.stop()
-    print(f"{len(done)} objects, {len(refused)} refused")
+    print(f"{len(done)} objects, refused: {sorted(errno.errorcode[e] for e in refused)}")
     for name, data in done.items():
         with open(f"{kv}/{name}", "rb") as f:
             equal(f.read(), data, name)
@@ -337,6 +388,21 @@ def check_open_put():
         with open(f"{kv}/half", "rb") as f:
             equal(f.read(), b"x" * 70_000 + b"y" * 70_000, "the object")
     print("the put", "went on" if whole else "failed at its close")
+
+
+def check_stale():
+    """What lived in the process alone is stale: texts of .mooncake/ and documents being written."""
+    status = os.open(f"{root}/.mooncake/status", os.O_RDONLY)
+    draft = os.open(f"{root}/layouts/half.json", os.O_WRONLY | os.O_CREAT, 0o644)
+    os.write(draft, b"{")
+    kill(Load([kv_reopened]))
+    equal(errno_of(os.pread, status, 100, 0), errno.ESTALE, "a text")
+    equal(errno_of(os.write, draft, b"}"), errno.ESTALE, "a document")
+    equal(errno_of(os.close, draft), errno.ESTALE, "its close")
+    os.close(status)
+    equal(os.path.exists(f"{root}/layouts/half.json"), False, "the document is there")
+    with open(f"{root}/.mooncake/status", encoding="utf-8") as f:
+        equal(json.load(f)["modes"]["takeover"], {"on": True, "why": ""}, "takeover")
 
 
 def check_loop():
