@@ -27,7 +27,8 @@ mnt=$MC_TMP/mnt
 mount_pid=
 mount_worker=
 proxy_pids=()
-exec {mount_never}<> <(:)
+[ -p "$MC_TMP/never" ] || mkfifo "$MC_TMP/never"
+exec {mount_never}<>"$MC_TMP/never"
 remote=dir:$MC_TMP/remote
 
 mount_need()
@@ -40,8 +41,7 @@ mount_need()
 	trap mount_clean EXIT
 }
 
-# One descriptor for all of them: bash mixes up a child with the process behind an earlier <(:) that
-# had its pid.
+# No <(:) here: bash takes a later child that has the pid of its process for that one, and waits for ever.
 mount_pause() { read -rt "$1" -u "$mount_never" || :; }
 
 mount_clean()
