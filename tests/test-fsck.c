@@ -2,6 +2,7 @@
  * damaged is whole afterwards. */
 #include "tests/fsck-fixture.h"
 #include "tests/suite.h"
+#include "tier/block-super.h"
 #include "tier/io.h"
 
 #include <errno.h>
@@ -390,6 +391,75 @@ START_TEST(what_cannot_be_read_is_damaged)
 }
 END_TEST
 
+/* ---- a block tier */
+
+static struct mc_kv_log *open_device(const char *path, struct kv_owner *o)
+{
+	struct mc_kv_log_opts opts = {.device = path, .journal_bytes = 65536};
+
+	return kv_open_with(&opts, o, 0);
+}
+
+static off_t find_on_device(int fd, unsigned object)
+{
+	const uint64_t size = fsck_object_size(object), bytes = 64 * MIB;
+	unsigned char *want = malloc(size + 64), *have = malloc(bytes), *at;
+	off_t found;
+
+	tier_fill(want, (uint32_t)size, object, 0);
+	fsck_key(object, (char *)want + size);
+	ck_assert_int_eq(pread(fd, have, bytes, 0), (ssize_t)bytes);
+	at = memmem(have, bytes, want, size + strlen((char *)want + size));
+	ck_assert_ptr_nonnull(at);
+	found = at - have;
+	free(want);
+	free(have);
+	return found;
+}
+
+START_TEST(a_block_tier_is_checked_and_repaired_likewise)
+{
+	char *dir = tier_dir_make(fsck_parent()), path[4096], key[64];
+	struct mc_block_format format = {.path = path, .bytes = 64 * MIB, .segment_bytes = MIB};
+	struct mc_err err = {0};
+	struct mc_fsck_result res;
+	struct kv_owner o = {0};
+	struct mc_kv_log *log;
+	uint32_t before;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/device", dir);
+	ck_assert_msg(mc_block_format(&format, &err) == 0, "%s", err.text);
+	log = open_device(path, &o);
+	fsck_fill_log(log, &o);
+	mc_kv_log_close(log);
+	kv_forget(&o);
+	before = fsck_tree(dir);
+	res = fsck_run(path, false, &told);
+	ck_assert_msg(res.damaged == 0, "%s", told.all);
+	ck_assert_uint_eq(res.objects, FSCK_OBJECTS);
+	fd = open_below(dir, "device");
+	flip(fd, 20);
+	flip(fd, find_on_device(fd, 10) + 300);
+	close(fd);
+	ck_assert_uint_ne(fsck_tree(dir), before);
+	before = fsck_tree(dir);
+	res = fsck_run(path, false, &told);
+	ck_assert_msg(res.damaged == 2 && res.lost == 1, "%s", told.all);
+	ck_assert_uint_eq(fsck_tree(dir), before);
+	ck_assert_uint_eq(fsck_run(path, true, &told).damaged, 2);
+	ck_assert_msg(fsck_run(path, false, &told).damaged == 0, "%s", told.all);
+	log = open_device(path, &o);
+	for (unsigned i = 0; i < FSCK_OBJECTS; i++) {
+		fsck_key(i, key);
+		ck_assert_int_eq(kv_check(log, &o, key, i), i == 10 ? -ENOENT : 0);
+	}
+	mc_kv_log_close(log);
+	kv_forget(&o);
+	tier_dir_remove(dir);
+}
+END_TEST
+
 START_TEST(a_directory_in_use_or_without_a_tier_is_refused)
 {
 	char *dir = tier_dir_make(fsck_parent()), pid[32];
@@ -418,4 +488,5 @@ SUITE_MAIN("fsck", a_whole_directory_is_clean_and_nothing_of_it_changes,
 	of_damaged_objects_those_without_a_copy_are_named_as_lost,
 	segments_and_images_that_changed_places_are_found,
 	what_nobody_owns_is_named_and_removed_and_is_no_damage, what_cannot_be_read_is_damaged,
+	a_block_tier_is_checked_and_repaired_likewise,
 	a_directory_in_use_or_without_a_tier_is_refused)

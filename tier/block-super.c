@@ -80,8 +80,8 @@ static int check(
 	return 0;
 }
 
-int mc_block_super_read(const struct mc_block_dev *d, const char *path, struct mc_block_super *ret,
-	struct mc_err *err)
+int mc_block_super_read(const struct mc_block_dev *d, const char *path, unsigned *ret_bad,
+	struct mc_block_super *ret, struct mc_err *err)
 {
 	cleanup_free struct page *pages = aligned_alloc(PAGE, 2 * sizeof(*pages));
 	bool whole[2] = {false, false};
@@ -103,7 +103,9 @@ int mc_block_super_read(const struct mc_block_dev *d, const char *path, struct m
 			"%s: holds no block tier; --format makes one, and what lies there is lost",
 			path);
 	r = check(d, path, good, err);
-	for (unsigned i = 0; i < 2 && r == 0; i++)
+	if (ret_bad != NULL)
+		*ret_bad = !whole[0] + !whole[1];
+	for (unsigned i = 0; i < 2 && r == 0 && ret_bad == NULL; i++)
 		if (!whole[i])
 			write_page(d, copies[i], good); /* else the next start tries again */
 	if (r == 0)

@@ -39,10 +39,10 @@ void mc_block_dev_close(struct mc_block_dev *d);
 /* [at, at + bytes) is of no use any more. Failures do not matter. */
 void mc_block_dev_discard(const struct mc_block_dev *d, uint64_t at, uint64_t bytes);
 
-/* Makes the damaged one of two copies anew. -EMEDIUMTYPE nothing of ours, -EPROTONOSUPPORT a newer
- * format, -ENOSPC the device is smaller than it was, -EIO. */
-int mc_block_super_read(const struct mc_block_dev *d, const char *path, struct mc_block_super *ret,
-	struct mc_err *err);
+/* Makes the damaged one of two copies anew, or, with ret_bad, only counts it. -EMEDIUMTYPE nothing
+ * of ours, -EPROTONOSUPPORT a newer format, -ENOSPC the device is smaller than it was, -EIO. */
+int mc_block_super_read(const struct mc_block_dev *d, const char *path, unsigned *ret_bad,
+	struct mc_block_super *ret, struct mc_err *err);
 
 struct mc_block_format {
 	const char *path;

@@ -9,6 +9,7 @@ struct mc_fsck {
 	const struct mc_fsck_opts *opts; /* borrowed */
 	const struct mc_io *io;          /* borrowed */
 	char *top;                       /* owned; real path */
+	bool is_device;                  /* top is a device or file of a block tier */
 	const char *dir;    /* borrowed: of the part that is checked, top or below it */
 	const char *prefix; /* borrowed: of names below dir as they are told */
 	struct mc_fsck_result res;

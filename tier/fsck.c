@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 
 void mc_fsck_tell(struct mc_fsck *f, enum mc_fsck_kind kind, const char *fmt, ...)
 {
@@ -153,28 +154,47 @@ static void check_part(struct mc_fsck *f, const struct part *p, const char *dir)
 		mc_fsck_give_up(f, p->what, r, why.text);
 }
 
-int mc_fsck(const struct mc_fsck_opts *opts, struct mc_fsck_result *ret, struct mc_err *err)
+/* The device is locked by being opened. */
+static int check_device(struct mc_fsck *f, struct mc_err *err)
 {
-	struct mc_fsck f = {.opts = opts, .io = opts->io != NULL ? opts->io : mc_io_real()};
+	f->is_device = true;
+	f->dir = f->top;
+	f->prefix = "";
+	return mc_kv_fsck(f, err);
+}
+
+static int check_dir(struct mc_fsck *f, struct mc_err *err)
+{
 	struct found found[PARTS];
 	int r;
 
 	for (size_t i = 0; i < PARTS; i++)
 		found[i] = (struct found){.lock_fd = -1};
-	f.top = realpath(opts->dir, NULL);
-	if (f.top == NULL) {
-		r = -errno;
-		return mc_err_set(err, r, "%s: %s", opts->dir, strerror(-r));
-	}
-	r = find_all(&f, found, err);
+	r = find_all(f, found, err);
 	for (size_t i = 0; i < PARTS && r == 0; i++)
 		if (found[i].dir != NULL)
-			check_part(&f, &parts[i], found[i].dir);
+			check_part(f, &parts[i], found[i].dir);
 	for (size_t i = 0; i < PARTS; i++) {
 		if (found[i].lock_fd >= 0)
 			close(found[i].lock_fd);
 		free(found[i].dir);
 	}
+	return r;
+}
+
+int mc_fsck(const struct mc_fsck_opts *opts, struct mc_fsck_result *ret, struct mc_err *err)
+{
+	struct mc_fsck f = {.opts = opts, .io = opts->io != NULL ? opts->io : mc_io_real()};
+	struct stat st = {0};
+	int r;
+
+	f.top = realpath(opts->dir, NULL);
+	if (f.top == NULL || stat(f.top, &st) != 0) {
+		r = -errno;
+		free(f.top);
+		return mc_err_set(err, r, "%s: %s", opts->dir, strerror(-r));
+	}
+	r = S_ISDIR(st.st_mode) ? check_dir(&f, err) : check_device(&f, err);
 	if (r == 0)
 		*ret = f.res;
 	else

@@ -18,7 +18,7 @@ enum mc_fsck_kind {
 };
 
 struct mc_fsck_opts {
-	const char *dir;        /* borrowed */
+	const char *dir;        /* borrowed; or the device or file of a block tier */
 	const struct mc_io *io; /* borrowed; NULL = the real one */
 	bool repair; /* what is damaged and what nobody owns goes; else nothing changes */
 	/* From the caller's thread; both may be NULL. text names file, place and damage. */

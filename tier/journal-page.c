@@ -240,22 +240,29 @@ int mc_journal_pages_read(const struct mc_journal_opts *o, const struct mc_journ
 	return r == -ENODATA ? 0 : r;
 }
 
-/* In an area an earlier generation's pages lie behind the tail: no sign of anything. */
-int64_t mc_journal_pages_stray(const struct mc_journal_file *f, uint64_t page)
+static bool of_generation(const struct page *p, uint64_t generation, uint64_t number)
+{
+	return p->magic == PAGE_MAGIC && p->crc == page_crc(p) && p->generation == generation &&
+		p->number == number;
+}
+
+/* What an earlier life left in an area is no sign of anything. */
+int64_t mc_journal_pages_stray(const struct mc_journal_file *f, uint64_t generation, uint64_t page)
 {
 	struct window w = {0};
 	int64_t stray = 0;
-	int r = 0;
+	int r;
 
-	while (f->owned && (r = fill(&w, f, page)) == 0) {
+	while ((r = fill(&w, f, page)) == 0) {
 		for (uint64_t i = 0; i < w.have; i++)
-			stray += !all_zero(&w.pages[i], sizeof(w.pages[i]));
+			stray += f->owned ? !all_zero(&w.pages[i], sizeof(w.pages[i]))
+					  : of_generation(&w.pages[i], generation, page + i);
 		if (w.end > 0)
-			stray += !all_zero(&w.pages[w.have], w.end);
+			stray += f->owned && !all_zero(&w.pages[w.have], w.end);
 		page += w.have + (w.end > 0);
 	}
 	free(w.pages);
-	return r == 0 || r == -ENODATA ? stray : r;
+	return r == -ENODATA ? stray : r;
 }
 
 int mc_journal_pages_generation(const struct mc_journal_file *f, uint64_t *ret)

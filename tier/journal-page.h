@@ -43,7 +43,8 @@ struct mc_journal_end {
  */
 int mc_journal_pages_read(const struct mc_journal_opts *o, const struct mc_journal_file *f,
 	uint64_t generation, struct mc_journal_end *ret, struct mc_err *err);
-/* How many pages from this one on are not zero; or -errno of reading. */
-int64_t mc_journal_pages_stray(const struct mc_journal_file *f, uint64_t page);
+/* How many pages from this one on hold something: are not zero, in an area belong to this
+ * generation. Or -errno of reading. */
+int64_t mc_journal_pages_stray(const struct mc_journal_file *f, uint64_t generation, uint64_t page);
 /* The generation of the file's first page; 0: it is not whole. -errno of reading. */
 int mc_journal_pages_generation(const struct mc_journal_file *f, uint64_t *ret);

@@ -81,10 +81,10 @@ static int tell_end(const struct mc_journal *j, enum mc_journal_kind kind,
 	if (j->o.damaged == NULL || (snapshot && end->last))
 		return 0;
 	if (!snapshot)
-		stray = mc_journal_pages_stray(f, end->pages + 1);
+		stray = mc_journal_pages_stray(f, j->super.generation, end->pages + 1);
 	if (stray < 0)
 		return (int)stray;
-	if (!snapshot && !end->torn && stray == 0)
+	if (!snapshot && !(end->torn && f->owned) && stray == 0)
 		return 0;
 	snprintf(what, sizeof(what),
 		"page %" PRIu64 " is not whole; the records from there on are lost", end->pages);

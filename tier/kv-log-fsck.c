@@ -69,10 +69,15 @@ static void tell_leftover(void *ctx, const char *path, uint64_t bytes)
 /* Where the object lies, below the directory. */
 static int place_of(const struct check *c, const struct mc_kv_entry *e, char **ret)
 {
-	int n = e->segment == MC_KV_SPLIT ? asprintf(ret, "in parts")
-					  : asprintf(ret, "%ssegments/%08" PRIx32 " at %" PRIu64,
-						    c->f->prefix, e->segment, e->off);
+	int n;
 
+	if (e->segment == MC_KV_SPLIT)
+		n = asprintf(ret, "in parts");
+	else if (c->f->is_device)
+		n = asprintf(ret, "segment %" PRIu32 " at %" PRIu64, e->segment, e->off);
+	else
+		n = asprintf(ret, "%ssegments/%08" PRIx32 " at %" PRIu64, c->f->prefix, e->segment,
+			e->off);
 	return n < 0 ? -ENOMEM : 0;
 }
 
@@ -192,13 +197,32 @@ static void check_empty(struct check *c)
 
 /* ---- the whole */
 
-static int read_store(struct check *c, struct mc_err *err)
+static int open_device(struct check *c, struct mc_err *err)
 {
-	struct mc_kv_store *s = c->log->store;
-	struct mc_dir_id id = mc_kv_store_files_id(s);
-	uint8_t uuid[16];
-	bool known = mc_journal_super_uuid(s->io, s->journal_dir, uuid) == 0;
+	unsigned bad = 0;
+	int r = mc_kv_store_device_look(c->f->dir, c->f->io, &bad, &c->log->store, err);
 
+	c->store_bad = r == 0 && bad > 0;
+	if (c->store_bad)
+		mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "one of two superblocks is not whole");
+	return r;
+}
+
+static int open_files(struct check *c, struct mc_err *err)
+{
+	struct mc_dir_id id;
+	struct mc_kv_store *s;
+	uint8_t uuid[16];
+	bool known;
+	int r = mc_kv_store_files_look(c->f->dir, c->f->io, c->f->opts->repair, &s);
+
+	if (r != 0)
+		return r;
+	c->log->store = s;
+	s->spare = tell_leftover;
+	s->spare_ctx = c;
+	id = mc_kv_store_files_id(s);
+	known = mc_journal_super_uuid(s->io, s->journal_dir, uuid) == 0;
 	return mc_fsck_id(c->f, &id, known ? uuid : NULL, s->uuid, &c->store_bad, err);
 }
 
@@ -212,14 +236,24 @@ static void remove_empty(struct check *c)
 	}
 }
 
+static int repair_store(struct check *c)
+{
+	struct mc_kv_store *s = c->log->store;
+	struct mc_dir_id id;
+	int r;
+
+	if (c->f->is_device)
+		return c->store_bad ? mc_kv_store_device_mend(s) : 0;
+	id = mc_kv_store_files_id(s);
+	r = mc_kv_store_files_layout(s);
+	return r == 0 && c->store_bad ? mc_dir_id_write(s->io, &id, s->uuid) : r;
+}
+
 static int repair(struct check *c)
 {
 	struct mc_kv_store *s = c->log->store;
-	struct mc_dir_id id = mc_kv_store_files_id(s);
-	int r = mc_kv_store_files_layout(s);
+	int r = repair_store(c);
 
-	if (r == 0 && c->store_bad)
-		r = mc_dir_id_write(s->io, &id, s->uuid);
 	/* Twice: both pages of SUPER are whole then. */
 	for (int i = 0; i < 2 && r == 0; i++)
 		r = mc_kv_snapshot(c->log);
@@ -231,14 +265,12 @@ static int repair(struct check *c)
 	return 0;
 }
 
-static int prepare(struct check *c)
+static int prepare(struct check *c, struct mc_err *err)
 {
-	int r = mc_kv_store_files_look(c->f->dir, c->f->io, c->f->opts->repair, &c->log->store);
+	int r = c->f->is_device ? open_device(c, err) : open_files(c, err);
 
 	if (r != 0)
 		return r;
-	c->log->store->spare = tell_leftover;
-	c->log->store->spare_ctx = c;
 	c->watch = (struct mc_kv_watch){.bad = tell_gone, .ctx = c};
 	c->log->watch = &c->watch;
 	c->log->segment_bytes = c->log->store->segment_bytes;
@@ -250,10 +282,8 @@ static int prepare(struct check *c)
 static int check(struct check *c, struct mc_err *err)
 {
 	struct mc_kv_scan scan = {.log = c->log, .judged = judged, .ctx = c};
-	int r = prepare(c);
+	int r = prepare(c, err);
 
-	if (r == 0)
-		r = read_store(c, err);
 	if (r == 0)
 		r = mc_kv_replay(c->log, tell_journal, c, err);
 	if (r == 0)

@@ -125,7 +125,8 @@ static int check_uuid(const struct device *d, const uint8_t *uuid, struct mc_err
 	return mc_err_set(err, -ESTALE, "%s: is the block tier %s, not %s", d->s.name, have, want);
 }
 
-static int bring_up(struct device *d, const char *path, const uint8_t *uuid, struct mc_err *err)
+static int bring_up(struct device *d, const char *path, const uint8_t *uuid, unsigned *ret_bad,
+	struct mc_err *err)
 {
 	int r;
 
@@ -134,7 +135,7 @@ static int bring_up(struct device *d, const char *path, const uint8_t *uuid, str
 		return -ENOMEM;
 	r = mc_block_dev_open(path, d->s.io, 0, &d->dev, err);
 	if (r == 0)
-		r = mc_block_super_read(&d->dev, path, &d->super, err);
+		r = mc_block_super_read(&d->dev, path, ret_bad, &d->super, err);
 	if (r == 0)
 		r = check_uuid(d, uuid, err);
 	if (r != 0)
@@ -149,8 +150,8 @@ static int bring_up(struct device *d, const char *path, const uint8_t *uuid, str
 	return 0;
 }
 
-int mc_kv_store_device_open(const char *path, const struct mc_io *io, const uint8_t *uuid,
-	struct mc_kv_store **ret, struct mc_err *err)
+static int open_device(const char *path, const struct mc_io *io, const uint8_t *uuid,
+	unsigned *ret_bad, struct mc_kv_store **ret, struct mc_err *err)
 {
 	struct device *d = calloc(1, sizeof(*d));
 	int r;
@@ -159,11 +160,30 @@ int mc_kv_store_device_open(const char *path, const struct mc_io *io, const uint
 		return -ENOMEM;
 	d->s = (struct mc_kv_store){.ops = &device_ops, .io = io};
 	d->dev.fd = -1;
-	r = bring_up(d, path, uuid, err);
+	r = bring_up(d, path, uuid, ret_bad, err);
 	if (r != 0) {
 		close_device(&d->s);
 		return r;
 	}
 	*ret = &d->s;
 	return 0;
+}
+
+int mc_kv_store_device_open(const char *path, const struct mc_io *io, const uint8_t *uuid,
+	struct mc_kv_store **ret, struct mc_err *err)
+{
+	return open_device(path, io, uuid, NULL, ret, err);
+}
+
+int mc_kv_store_device_look(const char *path, const struct mc_io *io, unsigned *ret_bad,
+	struct mc_kv_store **ret, struct mc_err *err)
+{
+	return open_device(path, io, NULL, ret_bad, ret, err);
+}
+
+int mc_kv_store_device_mend(struct mc_kv_store *s)
+{
+	struct mc_block_super super;
+
+	return mc_block_super_read(&self(s)->dev, s->name, NULL, &super, NULL);
 }

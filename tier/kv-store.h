@@ -71,6 +71,11 @@ int mc_kv_store_files_layout(const struct mc_kv_store *s);
  * any; -ESTALE else. */
 int mc_kv_store_device_open(const char *path, const struct mc_io *io, const uint8_t *uuid,
 	struct mc_kv_store **ret, struct mc_err *err);
+/* The same for a check: nothing is written, *ret_bad superblocks of two are damaged. */
+int mc_kv_store_device_look(const char *path, const struct mc_io *io, unsigned *ret_bad,
+	struct mc_kv_store **ret, struct mc_err *err);
+/* Writes the damaged superblock again. */
+int mc_kv_store_device_mend(struct mc_kv_store *s);
 /* NULL allowed. No place is in use any more. */
 void mc_kv_store_close(struct mc_kv_store *s);
 
