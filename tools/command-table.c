@@ -68,7 +68,7 @@ static const char gc_details[] =
 	"the exit code is then 3.\n";
 
 static const char fsck_details[] =
-	"DIR is the directory of --nvme, while no daemon uses it. Everything in it is read: the\n"
+	"DIR is the directory of --nvme, while no daemon uses it. Its tiers are read: the\n"
 	"journals, every block of every file in the checkpoint cache, every object of the KV log.\n"
 	"What is damaged is named with file and place. Files that nobody owns, as a daemon leaves\n"
 	"them that was killed, are named and are no damage. Sizes and capacities never change.\n\n"
