@@ -173,7 +173,6 @@ def reload_remotes(s):
         write_config(remote=[first, more])
         s.signal(signal.SIGHUP)
         s.logged("event=setting-kept", "name=remote", "takes over")
-        s.logged("event=upgrade")
         until("the next worker", lambda: remotes() != [])
         equal(f.read(), "hello\n", "a file that was open")
     equal(remotes(), [f"dir:{TMP}/remote", f"dir:{TMP}/more"], "remotes in use")
