@@ -1,7 +1,7 @@
 #!/bin/bash
 # The crash suite, beyond the bounds of the default run: every sequence of three operations in
 # process with a crash at every I/O, sampled states of a recording disk under ext4 and XFS (the KV
-# store over NVMe, over a directory as the remote, over both), and daemons killed under load.
+# store over NVMe, over a directory as the remote, over both, over a block tier), and daemons killed under load.
 #   crash-explore.sh [--states N] [--kills N] [--seed N] [disk|kill|process]...
 # N states of the disk (600), N kills (200); a seed repeats a run. Called by itself it wants nothing
 # but a build (MC_BUILD, build/).

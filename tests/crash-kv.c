@@ -10,6 +10,7 @@
 #include "tests/crash-history.h"
 #include "tests/kv-fixture.h"
 #include "tests/kv-judge.h"
+#include "tier/block-super.h"
 #include "tier/kv-impl.h"
 #include "tier/kv-remote.h"
 #include "tier/lock.h"
@@ -34,7 +35,8 @@ struct crash_kv {
 	struct op ops[CLIENTS][OPS];
 };
 
-const char *const crash_below_names[CRASH_BELOW] = {"NVMe", "remote", "NVMe and remote"};
+const char *const crash_below_names[CRASH_BELOW] = {
+	"NVMe", "remote", "NVMe and remote", "a block tier"};
 
 struct client {
 	struct crash_kv *h;
@@ -71,9 +73,18 @@ static void note_event(void *ctx, const char *event, const char *text)
 	snprintf(last_event, sizeof(last_event), "%s: %s", event, text);
 }
 
+static bool has_remote(const struct crash_kv *h)
+{
+	return h->below == CRASH_REMOTE || h->below == CRASH_BOTH;
+}
+
 static void open_store(
 	struct kv_fixture *x, const struct crash_kv *h, const char *dir, const char *dram)
 {
+	/* A file, for want of a device beside the file system. Never formatted, or not to the end:
+	 * then nothing was acknowledged yet. */
+	const struct mc_block_format block = {
+		.path = x->nvme, .bytes = UINT64_C(24) << 20, .force = true};
 	struct mc_err err = {0};
 	int r;
 
@@ -85,16 +96,24 @@ static void open_store(
 		.dram_capacity = UINT64_C(16) << 20,
 		.node = "00c0ffee",
 		.event = note_event};
-	if (h->below != CRASH_REMOTE) {
+	if (h->below == CRASH_BLOCK) {
+		x->opts.device = x->nvme;
+	} else if (h->below != CRASH_REMOTE) {
 		x->opts.nvme_dir = x->nvme;
 		x->opts.nvme_capacity = UINT64_C(24) << 20;
 	}
-	if (h->below != CRASH_NVME) {
+	if (has_remote(h)) {
 		kv_fixture_remote(x);
 		x->opts.ack = MC_KV_ACK_REMOTE;
 	}
 	last_event[0] = '\0';
 	r = mc_kv_open(&x->opts, &x->kv, &err);
+	if (h->below == CRASH_BLOCK && (r == -ENOENT || r == -EMEDIUMTYPE)) {
+		err.text[0] = '\0';
+		r = mc_block_format(&block, &err);
+		if (r == 0)
+			r = mc_kv_open(&x->opts, &x->kv, &err);
+	}
 	if (r != 0)
 		crash_die("the KV store does not open: %d %s", r, err.text);
 }
@@ -245,7 +264,7 @@ static const struct kv_deed *recall(
 		const struct kv_deed *d = &h->ops[client][i].deed;
 
 		kv_acknowledge(keys, d);
-		if (d->kind == KV_PUT && h->below != CRASH_NVME)
+		if (d->kind == KV_PUT && has_remote(h))
 			kv_make_sure(&keys[d->key], d->content);
 	}
 	return i < OPS && crash_begun(&h->ops[client][i].span, cut) ? &h->ops[client][i].deed
@@ -417,7 +436,7 @@ void crash_kv_check(struct crash_kv *h, const char *dir, const char *dram, uint6
 		check_remote_alone(h, dir, dram, cut);
 	open_store(&x, h, dir, dram);
 	wait_recovered(x.kv);
-	if (h->below != CRASH_REMOTE)
+	if (h->below == CRASH_NVME || h->below == CRASH_BOTH)
 		check_space(&x);
 	for (unsigned c = 0; c < CLIENTS; c++) {
 		uint32_t found[KEYS];

@@ -10,7 +10,7 @@ struct crash_kv; /* in memory that children share */
 
 /* What lies below memory; the remote is a directory on the same disk, where each put goes before it
  * is acknowledged. */
-enum crash_below { CRASH_NVME, CRASH_REMOTE, CRASH_BOTH, CRASH_BELOW };
+enum crash_below { CRASH_NVME, CRASH_REMOTE, CRASH_BOTH, CRASH_BLOCK, CRASH_BELOW };
 extern const char *const crash_below_names[CRASH_BELOW];
 
 struct crash_kv *crash_kv_new(enum crash_below below);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Power failures on real ext4 and XFS under the NVMe tier and the KV store, that over NVMe, over a
-# directory as the remote, or over both: a disk records what is written to it, and states are
+# directory as the remote, over both, or over a block tier: a disk records what is written to it, and states are
 # sampled that it may be in when the power goes; each is mounted, recovered and compared with what
 # had been acknowledged. MC_STATES=n samples n states (60), MC_SEED=n repeats a run, MC_ROUND=n
 # begins at that round of it.

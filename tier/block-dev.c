@@ -50,13 +50,19 @@ static int find_size(struct mc_block_dev *d, const char *path, struct mc_err *er
 	return r;
 }
 
-static int make_file(struct mc_block_dev *d, uint64_t bytes)
+static int make_file(struct mc_block_dev *d, const char *path, uint64_t bytes)
 {
-	int r = d->io->fallocate(d->io, d->fd, 0, 0, bytes);
+	cleanup_free char *dir = strdup(path);
+	char *slash = dir != NULL ? strrchr(dir, '/') : NULL;
+	int r = dir == NULL ? -ENOMEM : d->io->fallocate(d->io, d->fd, 0, 0, bytes);
 
 	if (r == -EOPNOTSUPP)
 		r = d->io->ftruncate(d->io, d->fd, bytes);
-	return r == 0 ? d->io->fsync(d->io, d->fd) : r;
+	if (r == 0)
+		r = d->io->fsync(d->io, d->fd);
+	if (slash != NULL)
+		slash[slash == dir] = '\0';
+	return r == 0 ? mc_io_sync_dir(d->io, slash != NULL ? dir : ".") : r;
 }
 
 static int open_locked(struct mc_block_dev *d, const char *path, uint64_t bytes, struct mc_err *err)
@@ -74,8 +80,11 @@ static int open_locked(struct mc_block_dev *d, const char *path, uint64_t bytes,
 	if (r == -EBUSY)
 		return mc_err_set(err, r,
 			"%s: in use: mounted, part of another device, or another daemon's", path);
-	if (r == 0 && !there)
-		r = make_file(d, bytes);
+	if (r == 0)
+		r = find_size(d, path, err);
+	if (r != 0 || d->is_device || d->bytes >= bytes)
+		return r;
+	r = make_file(d, path, bytes);
 	return r == 0 ? find_size(d, path, err) : r;
 }
 

@@ -32,7 +32,7 @@ struct mc_block_dev {
 };
 
 /* Opened for us alone: -EBUSY when it is mounted, or in use by another daemon. bytes > 0: a file is
- * made when there is none, so large. */
+ * made at least so large. */
 int mc_block_dev_open(const char *path, const struct mc_io *io, uint64_t bytes,
 	struct mc_block_dev *ret, struct mc_err *err);
 void mc_block_dev_close(struct mc_block_dev *d);
@@ -47,7 +47,7 @@ int mc_block_super_read(const struct mc_block_dev *d, const char *path, unsigned
 struct mc_block_format {
 	const char *path;
 	const struct mc_io *io; /* NULL = the real one */
-	uint64_t bytes;         /* to use; 0 = all. A file that is not there is made so large */
+	uint64_t bytes;         /* to use; 0 = all. A file is made at least so large */
 	uint64_t segment_bytes; /* 0 = by size */
 	bool force;             /* whatever lies there */
 };
