@@ -564,7 +564,7 @@ static bool flip_in(const char *path, const char *bytes, size_t size)
 	map = st.st_size > 0 ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0) : NULL;
 	ck_assert_ptr_ne(map, MAP_FAILED);
 	close(fd);
-	at = map != NULL ? memmem(map, (size_t)st.st_size, bytes, size < 64 ? size : 64) : NULL;
+	at = map != NULL ? memmem(map, (size_t)st.st_size, bytes, size) : NULL;
 	if (at != NULL)
 		flip(path, (uint64_t)(at - map) + dice(size));
 	if (map != NULL)
@@ -583,7 +583,7 @@ static int flip_file(const char *path, const struct stat *st, int type, struct F
 	return 0;
 }
 
-/* Flips a bit of the object's payload, wherever it lies on NVMe. */
+/* Flips a bit of the object's payload, wherever it lies on NVMe: large ones lie in parts. */
 static void flip_object(const struct kv_fixture *x, size_t size, uint32_t object_seed)
 {
 	int fd = memfd_create("object", MFD_CLOEXEC);
@@ -594,8 +594,8 @@ static void flip_object(const struct kv_fixture *x, size_t size, uint32_t object
 	bytes = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
 	ck_assert_ptr_ne(bytes, MAP_FAILED);
 	close(fd);
-	wanted_bytes = bytes;
-	wanted_size = size;
+	wanted_size = size < 64 ? size : 64;
+	wanted_bytes = bytes + dice(size - wanted_size + 1) / 64 * 64;
 	flipped = 0;
 	ck_assert_int_eq(nftw(x->nvme, flip_file, 16, FTW_PHYS), 0);
 	ck_assert_uint_eq(flipped, 1);
