@@ -3,6 +3,7 @@
 #include "tests/suite.h"
 #include "tests/tier-dir.h"
 #include "tier/io.h"
+#include "tier/journal-page.h"
 #include "tier/journal.h"
 
 #include <errno.h>
@@ -341,6 +342,120 @@ START_TEST(after_a_failed_sync_only_a_new_generation_takes_records)
 }
 END_TEST
 
+/* In the place of mc_journal_buf_add, by the linker. */
+static unsigned no_memory; /* so many records find none */
+int __real_mc_journal_buf_add(struct mc_journal_buf *b, uint8_t type, const void *rec, size_t len);
+int __wrap_mc_journal_buf_add(struct mc_journal_buf *b, uint8_t type, const void *rec, size_t len);
+int __wrap_mc_journal_buf_add(struct mc_journal_buf *b, uint8_t type, const void *rec, size_t len)
+{
+	if (no_memory == 0)
+		return __real_mc_journal_buf_add(b, type, rec, len);
+	no_memory--;
+	return -ENOMEM;
+}
+
+START_TEST(what_follows_a_record_without_memory_is_durable_by_a_snapshot_only)
+{
+	char *dir = tier_dir_make("/tmp");
+	static struct log l;
+	struct mc_journal *j = must_open(dir, &l);
+	unsigned count = 1;
+
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
+	ck_assert_int_eq(mc_journal_commit(j), 0);
+	no_memory = 1;
+	ck_assert_int_eq(mc_journal_append(j, 2, "b", 1), -ENOMEM);
+	ck_assert_int_eq(mc_journal_commit(j), -ENOMEM);
+	ck_assert_int_eq(mc_journal_append(j, 3, "c", 1), 0);
+	ck_assert_int_eq(mc_journal_commit(j), -ENOMEM);
+	ck_assert(mc_journal_snapshot_due(j));
+	mc_journal_close(j);
+	j = must_open(dir, &l);
+	ck_assert_uint_eq(l.n, 1); /* neither of them */
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	no_memory = 1;
+	ck_assert_int_eq(mc_journal_append(j, 2, "b", 1), -ENOMEM);
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), 0);
+	ck_assert_int_eq(mc_journal_commit(j), 0);
+	ck_assert(mc_journal_usable(j));
+	mc_journal_close(j);
+	tier_dir_remove(dir);
+}
+END_TEST
+
+/* A record that somebody says meanwhile finds no memory: the state that is emitted may be older. */
+static int emit_and_lose(void *ctx, struct mc_journal *j)
+{
+	int r = emit_count(ctx, j);
+
+	no_memory = 1;
+	ck_assert_int_eq(mc_journal_append(j, 2, "b", 1), -ENOMEM);
+	return r;
+}
+
+START_TEST(a_snapshot_during_which_a_record_found_no_memory_does_not_count)
+{
+	char *dir = tier_dir_make("/tmp");
+	static struct log l;
+	struct mc_journal *j = must_open(dir, &l);
+	unsigned count = 3;
+
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_and_lose, &count), -ENOMEM);
+	ck_assert(!mc_journal_usable(j));
+	ck_assert_int_ne(mc_journal_commit(j), 0);
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), 0);
+	ck_assert_int_eq(mc_journal_commit(j), 0);
+	mc_journal_close(j);
+	j = must_open(dir, &l);
+	ck_assert_uint_eq(l.n, 3);
+	mc_journal_close(j);
+	tier_dir_remove(dir);
+}
+END_TEST
+
+static bool logs_fail;
+
+static int failing_fallocate(const struct mc_io *io, int fd, int mode, uint64_t off, uint64_t len)
+{
+	(void)io;
+	return logs_fail ? -ENOSPC : mc_io_real()->fallocate(mc_io_real(), fd, mode, off, len);
+}
+
+START_TEST(a_snapshot_whose_log_could_not_be_made_is_not_taken_for_the_one_in_force)
+{
+	char *dir = tier_dir_make("/tmp"), path[4096];
+	static struct log l;
+	struct mc_io io = *mc_io_real();
+	struct mc_err err = {0};
+	struct mc_journal *j;
+	unsigned damaged, count = 1;
+	int fd;
+
+	io.fallocate = failing_fallocate;
+	ck_assert_int_eq(open_journal(dir, &io, &l, &j, &damaged, &err), 0);
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	logs_fail = true;
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), -ENOSPC);
+	logs_fail = false;
+	/* The log in force goes on. */
+	ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
+	ck_assert_int_eq(mc_journal_commit(j), 0);
+	mc_journal_close(j);
+	snprintf(path, sizeof(path), "%s/SUPER", dir);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	ck_assert_int_eq(pwrite(fd, "garbage", 7, 0), 7);
+	ck_assert_int_eq(pwrite(fd, "garbage", 7, MC_JOURNAL_PAGE), 7);
+	close(fd);
+	ck_assert_int_eq(open_journal(dir, NULL, &l, &j, &damaged, &err), 0);
+	ck_assert_uint_eq(l.n, 1);
+	ck_assert_uint_eq(l.first[0], 'a');
+	mc_journal_close(j);
+	tier_dir_remove(dir);
+}
+END_TEST
+
 static void *commit_many(void *arg)
 {
 	for (int i = 0; i < 50; i++) {
@@ -378,4 +493,7 @@ SUITE_MAIN("journal", committed_records_are_replayed_in_order_and_uncommitted_on
 	superblock_pages_may_be_lost_and_both_lost_is_damage,
 	unknown_record_and_foreign_store_are_refused_with_a_text,
 	after_a_failed_sync_only_a_new_generation_takes_records,
+	what_follows_a_record_without_memory_is_durable_by_a_snapshot_only,
+	a_snapshot_during_which_a_record_found_no_memory_does_not_count,
+	a_snapshot_whose_log_could_not_be_made_is_not_taken_for_the_one_in_force,
 	concurrent_commits_share_groups_and_lose_nothing)

@@ -1,9 +1,13 @@
 /* The I/O table that is the kernel, and the helpers that work over any table. */
 #include "tier/io.h"
 
+#include "tier/cleanup.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static int result(int r)
@@ -150,4 +154,34 @@ int mc_io_sync_dir(const struct mc_io *io, const char *path)
 	r = io->fsync(io, fd);
 	io->close(io, fd);
 	return r;
+}
+
+/* path: canonical. */
+static int sync_parent(const struct mc_io *io, const char *path)
+{
+	cleanup_free char *parent = strdup(path);
+
+	if (parent == NULL)
+		return -ENOMEM;
+	/* The root is its own parent. */
+	*(strrchr(parent, '/') == parent ? parent + 1 : strrchr(parent, '/')) = '\0';
+	return mc_io_sync_dir(io, parent);
+}
+
+int mc_io_make_dir(const struct mc_io *io, const char *path, char **ret_path)
+{
+	cleanup_free char *found = NULL;
+	int made = io->mkdir(io, path, 0700), r;
+
+	if (made != 0 && made != -EEXIST)
+		return made;
+	found = realpath(path, NULL);
+	if (found == NULL)
+		return -errno;
+	r = sync_parent(io, found);
+	if (r != 0 && (r != -EACCES || made == 0))
+		return r;
+	*ret_path = found;
+	found = NULL;
+	return 0;
 }

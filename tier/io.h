@@ -38,3 +38,9 @@ int mc_io_write_full(const struct mc_io *io, int fd, const void *buf, size_t len
 /* Opens the directory, fsyncs and closes it: names made, renamed or removed in it become durable.
  */
 int mc_io_sync_dir(const struct mc_io *io, const char *path);
+/*
+ * The directory is there, and its name is durable: also one that is found, an earlier life may have
+ * ended before its sync. A parent that we may not read is not ours to sync. *ret_path: canonical,
+ * owned by the caller.
+ */
+int mc_io_make_dir(const struct mc_io *io, const char *path, char **ret_path);

@@ -1,7 +1,8 @@
 /*
  * The generation of a journal whose SUPER is damaged. A snapshot is complete and durable, and its
  * log made, before SUPER is to name it, and nothing was acknowledged elsewhere afterwards: so the
- * newest complete one is in force, whether SUPER had come to name it or not.
+ * newest complete one is in force, whether SUPER had come to name it or not. One that was given up
+ * before SUPER was to name it is removed.
  */
 #include "tier/journal-super.h"
 

@@ -9,6 +9,8 @@
  * takes records at any time; the leader commits what it took out of it.
  * 4. A record appended before a commit is in the group of that commit or of an earlier one, or in a
  * snapshot: one that is complete has the effect of everything that was appended before its end.
+ * 5. A record that found no memory (lost) counts as appended: only a snapshot that began after it
+ * makes it durable, and nothing that follows it is durable before it.
  */
 #include "tier/journal.h"
 
@@ -33,6 +35,7 @@ struct mc_journal {
 	struct mc_cond led; /* the leader is done */
 	bool leading MC_GUARDED_BY(lock);
 	bool broken MC_GUARDED_BY(lock);
+	bool lost MC_GUARDED_BY(lock);  /* a record, since the last snapshot began */
 	bool fresh MC_GUARDED_BY(lock); /* opened, no snapshot yet */
 	struct mc_journal_buf next MC_GUARDED_BY(lock);
 	uint64_t appended MC_GUARDED_BY(lock);  /* records so far */
@@ -207,8 +210,9 @@ int mc_journal_append(struct mc_journal *j, uint8_t type, const void *rec, size_
 
 	mc_mutex_lock(&j->lock);
 	r = mc_journal_buf_add(&j->next, type, rec, len);
-	if (r == 0)
-		j->appended++;
+	j->appended++;
+	if (r != 0)
+		j->lost = j->broken = true;
 	mc_mutex_unlock(&j->lock);
 	return r;
 }
@@ -232,7 +236,7 @@ int mc_journal_commit(struct mc_journal *j)
 	while (j->committed < want && j->leading)
 		mc_cond_wait(&j->led, &j->lock);
 	if (j->committed >= want || j->broken || j->fresh) {
-		r = j->committed >= want ? 0 : -EIO;
+		r = j->committed >= want ? 0 : j->lost ? -ENOMEM : -EIO;
 		mc_mutex_unlock(&j->lock);
 		return r;
 	}
@@ -326,7 +330,7 @@ static int join_appended(struct mc_journal *j)
 	int r;
 
 	mc_mutex_lock(&j->lock);
-	r = mc_journal_buf_join(&j->snapshot, &j->next);
+	r = j->lost ? -ENOMEM : mc_journal_buf_join(&j->snapshot, &j->next);
 	j->joined = j->next.len;
 	j->joined_records = j->appended;
 	mc_mutex_unlock(&j->lock);
@@ -400,6 +404,10 @@ static int new_generation(
 	}
 	if (r != 0) {
 		mc_journal_file_close(&log);
+		/* What SUPER was not to name yet must not be found where SUPER is lost: the log in
+		 * force goes on. */
+		if (!j->unsure)
+			mc_journal_place_clean(&j->place, j->super.generation);
 		return r;
 	}
 	mc_journal_file_close(&j->log);
@@ -417,6 +425,7 @@ int mc_journal_snapshot(
 	while (j->leading)
 		mc_cond_wait(&j->led, &j->lock);
 	j->leading = true;
+	j->lost = false; /* emit sees what the record was to say */
 	mc_mutex_unlock(&j->lock);
 	r = new_generation(j, emit, ctx);
 	mc_journal_buf_done(&j->snapshot);
@@ -424,7 +433,7 @@ int mc_journal_snapshot(
 	j->leading = false;
 	if (r == 0) {
 		j->page = 0;
-		j->broken = false;
+		j->broken = j->lost;
 		j->fresh = false;
 		mc_journal_buf_drop(&j->next, j->joined);
 		j->committed = j->joined_records;

@@ -8,8 +8,8 @@
  * rewritten. Reading stops at the first page that is not whole: what was acknowledged stands before
  * it.
  *
- * Failed write or fsync: the log takes no more (the kernel forgets what it could not write); the
- * next snapshot starts a new generation from memory. Thread-safe but for open, snapshot and close.
+ * Failed write or fsync, no memory for a record: the log takes no more (the kernel forgets what it
+ * could not write); the next snapshot starts a new generation from memory. Thread-safe but for open, snapshot and close.
  */
 #pragma once
 
@@ -80,7 +80,11 @@ int mc_journal_open(const struct mc_journal_opts *opts, struct mc_journal **ret,
 	unsigned *ret_damaged, struct mc_err *err);
 void mc_journal_close(struct mc_journal *j); /* does not commit. NULL allowed */
 
-/* Takes a copy into the next group. 0 or -ENOMEM. */
+/*
+ * Takes a copy into the next group. 0, or -ENOMEM: the log takes no more, as after a failed write,
+ * so that nothing said later is durable without this. Who made the change before it said so needs
+ * to do nothing but commit.
+ */
 int mc_journal_append(struct mc_journal *j, uint8_t type, const void *rec, size_t len);
 /*
  * Everything appended before the call is durable when it returns 0. Callers at the same time share

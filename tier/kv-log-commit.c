@@ -89,9 +89,9 @@ static void apply_put_locked(struct mc_kv_log *log, struct mc_kv_op *op, int fil
 	MC_REQUIRES(log->lock)
 {
 	op->res = op->cancelled ? -ECANCELED : file_res;
-	op->entered = op->res == 0;
 	if (op->res == 0)
 		op->res = mc_kv_put_locked(log, MC_KV_OBJECT, &op->meta, &op->loc);
+	op->entered = op->res == 0;
 	if (op->res == 0)
 		mc_kv_ops_supersede_locked(log, op);
 	else if (op->loc.segment == MC_KV_SPLIT)

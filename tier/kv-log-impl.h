@@ -74,7 +74,7 @@ struct mc_kv_segment {
 	uint32_t id, generation;
 	enum mc_kv_seg_state state;
 	bool failed;              /* atomic */
-	bool made;                /* since it was last synced */
+	bool made;                /* its name was not synced by this life */
 	struct mc_kv_place place; /* fd -1 = none */
 	uint32_t head;            /* entries in it */
 	uint64_t live;            /* bytes of them */
@@ -314,15 +314,20 @@ int mc_kv_journal_apply(void *ctx, uint8_t type, const void *rec, size_t len, st
 
 /* ---- kv-log-journal.c */
 #define MC_KV_RECORD_ROOM (80 + 4 * MC_KV_CRC_MAX + MC_KV_KEY_MAX)
-/* Appends the PUT, or PART, and makes the table say so; replaces what the key had. 0 or -ENOMEM. */
+/* The table was changed so. Where there is no memory for the record the next commit fails, and the
+ * snapshot after it says what the record was to say: nothing else is durable before. */
+void mc_kv_journal_locked(struct mc_kv_log *log, uint8_t type, const void *rec, size_t len)
+	MC_REQUIRES(log->lock);
+/* Appends the PUT, or PART, and makes the table say so; replaces what the key had. 0; -ENOMEM:
+ * nothing happened. */
 int mc_kv_put_locked(struct mc_kv_log *log, enum mc_kv_kind kind, const struct mc_kv_meta *meta,
 	const struct mc_kv_loc *loc) MC_REQUIRES(log->lock);
 /* The same for a copy: the entry of slot lies at loc now. */
 int mc_kv_move_locked(struct mc_kv_log *log, uint32_t slot, const struct mc_kv_loc *loc)
 	MC_REQUIRES(log->lock);
 /* Appends REMOVE and drops the entry. */
-int mc_kv_drop_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->lock);
-int mc_kv_log_segment_locked(struct mc_kv_log *log, const struct mc_kv_segment *seg)
+void mc_kv_drop_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->lock);
+void mc_kv_log_segment_locked(struct mc_kv_log *log, const struct mc_kv_segment *seg)
 	MC_REQUIRES(log->lock);
 int mc_kv_snapshot(struct mc_kv_log *log);
 /* Everything appended durable; through a snapshot where the log failed. The committer only. */

@@ -55,6 +55,11 @@ size_t mc_kv_mark_record(enum mc_kv_kind kind, bool made, const char *key, unsig
 
 /* ---- changes while running */
 
+void mc_kv_journal_locked(struct mc_kv_log *log, uint8_t type, const void *rec, size_t len)
+{
+	(void)mc_journal_append(log->journal, type, rec, len);
+}
+
 static uint8_t type_of(enum mc_kv_kind kind)
 {
 	return kind == MC_KV_PART ? MC_JOURNAL_KV_PART : MC_JOURNAL_KV_PUT;
@@ -73,9 +78,9 @@ int mc_kv_put_locked(struct mc_kv_log *log, enum mc_kv_kind kind, const struct m
 	r = mc_kv_entry_enter_locked(log, kind, meta, loc, &slot);
 	if (r != 0)
 		return r;
-	/* No memory for the record: the entry stays and the next snapshot has it. */
-	return mc_journal_append(log->journal, type_of(kind), rec,
-		mc_kv_put_record(mc_kv_table_get(&log->table, slot), rec));
+	mc_kv_journal_locked(
+		log, type_of(kind), rec, mc_kv_put_record(mc_kv_table_get(&log->table, slot), rec));
+	return 0;
 }
 
 int mc_kv_move_locked(struct mc_kv_log *log, uint32_t slot, const struct mc_kv_loc *loc)
@@ -96,24 +101,25 @@ int mc_kv_move_locked(struct mc_kv_log *log, uint32_t slot, const struct mc_kv_l
 	e->generation = loc->generation;
 	e->off = loc->off;
 	mc_kv_table_link(&log->table, &to->head, slot);
-	return mc_journal_append(log->journal, type_of(e->kind), rec, mc_kv_put_record(e, rec));
+	mc_kv_journal_locked(log, type_of(e->kind), rec, mc_kv_put_record(e, rec));
+	return 0;
 }
 
-int mc_kv_drop_locked(struct mc_kv_log *log, uint32_t slot)
+void mc_kv_drop_locked(struct mc_kv_log *log, uint32_t slot)
 {
 	const struct mc_kv_entry *e = mc_kv_table_get(&log->table, slot);
 	unsigned char rec[sizeof(struct mc_kv_named_front) + MC_KV_KEY_MAX];
 	size_t len = mc_kv_named_record(e->version, 0, mc_kv_entry_key(e), NULL, rec);
 
 	mc_kv_entry_drop_locked(log, slot);
-	return mc_journal_append(log->journal, MC_JOURNAL_KV_REMOVE, rec, len);
+	mc_kv_journal_locked(log, MC_JOURNAL_KV_REMOVE, rec, len);
 }
 
-int mc_kv_log_segment_locked(struct mc_kv_log *log, const struct mc_kv_segment *seg)
+void mc_kv_log_segment_locked(struct mc_kv_log *log, const struct mc_kv_segment *seg)
 {
 	uint32_t v[2] = {seg->id, seg->generation};
 
-	return mc_journal_append(log->journal, MC_JOURNAL_KV_SEGMENT, v, sizeof(v));
+	mc_kv_journal_locked(log, MC_JOURNAL_KV_SEGMENT, v, sizeof(v));
 }
 
 /* ---- snapshots */

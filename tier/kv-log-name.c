@@ -22,13 +22,11 @@ static int begin_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
  * Ends a change: durable through the log, or through the snapshot of the committer. Also where
  * nothing was changed: the record by which reclaim evicted the object may not be durable yet.
  */
-static int commit_unlocked(struct mc_kv_log *log, int appended) MC_EXCLUDES(log->lock)
+static int commit_unlocked(struct mc_kv_log *log) MC_EXCLUDES(log->lock)
 {
 	uint64_t tried;
-	int r = appended;
+	int r = mc_journal_commit(log->journal);
 
-	if (r == 0)
-		r = mc_journal_commit(log->journal);
 	if (r == 0)
 		return 0;
 	mc_kv_failed(log, r);
@@ -50,7 +48,7 @@ int mc_kv_log_remove(struct mc_kv_log *log, const char *key, const uint8_t versi
 	bool all = loc == NULL || loc->segment == 0;
 	const struct mc_kv_entry *e;
 	uint32_t slot;
-	int r, appended = 0;
+	int r;
 
 	mc_mutex_lock(&log->lock);
 	r = begin_locked(log);
@@ -62,10 +60,10 @@ int mc_kv_log_remove(struct mc_kv_log *log, const char *key, const uint8_t versi
 	slot = mc_kv_table_find(&log->table, MC_KV_OBJECT, key);
 	e = mc_kv_table_get(&log->table, slot);
 	if (e != NULL && (all || memcmp(e->version, version, sizeof(e->version)) == 0))
-		appended = mc_kv_drop_locked(log, slot);
+		mc_kv_drop_locked(log, slot);
 	mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
-	return commit_unlocked(log, appended);
+	return commit_unlocked(log);
 }
 
 int mc_kv_log_evict(struct mc_kv_log *log, const char *key, const uint8_t version[16],
@@ -73,7 +71,7 @@ int mc_kv_log_evict(struct mc_kv_log *log, const char *key, const uint8_t versio
 {
 	const struct mc_kv_entry *e;
 	uint32_t slot;
-	int r, appended = 0;
+	int r;
 
 	(void)loc; /* a copy may just have moved: the version decides */
 	mc_mutex_lock(&log->lock);
@@ -83,10 +81,10 @@ int mc_kv_log_evict(struct mc_kv_log *log, const char *key, const uint8_t versio
 	if (r == 0 && (e == NULL || memcmp(e->version, version, sizeof(e->version)) != 0))
 		r = -ENOENT;
 	if (r == 0)
-		appended = mc_kv_drop_locked(log, slot);
+		mc_kv_drop_locked(log, slot);
 	mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
-	return r == 0 ? commit_unlocked(log, appended) : r;
+	return r == 0 ? commit_unlocked(log) : r;
 }
 
 int mc_kv_log_set_mtime(struct mc_kv_log *log, const char *key, const uint8_t version[16],
@@ -94,7 +92,7 @@ int mc_kv_log_set_mtime(struct mc_kv_log *log, const char *key, const uint8_t ve
 {
 	cleanup_free unsigned char *rec = malloc(MC_KV_RECORD_ROOM);
 	struct mc_kv_entry *e;
-	int r, appended = 0;
+	int r;
 
 	if (rec == NULL)
 		return -ENOMEM;
@@ -105,11 +103,10 @@ int mc_kv_log_set_mtime(struct mc_kv_log *log, const char *key, const uint8_t ve
 		e->mtime_s = mtime_s;
 		e->mtime_ns = mtime_ns;
 		/* The object again, where it is. */
-		appended = mc_journal_append(
-			log->journal, MC_JOURNAL_KV_PUT, rec, mc_kv_put_record(e, rec));
+		mc_kv_journal_locked(log, MC_JOURNAL_KV_PUT, rec, mc_kv_put_record(e, rec));
 	}
 	mc_mutex_unlock(&log->lock);
-	return r == 0 ? commit_unlocked(log, appended) : r;
+	return r == 0 ? commit_unlocked(log) : r;
 }
 
 int mc_kv_log_rename(struct mc_kv_log *log, const char *from, const char *to)
@@ -117,7 +114,7 @@ int mc_kv_log_rename(struct mc_kv_log *log, const char *from, const char *to)
 	cleanup_free unsigned char *rec =
 		malloc(sizeof(struct mc_kv_named_front) + 2 * MC_KV_KEY_MAX);
 	uint32_t slot;
-	int r, appended = 0;
+	int r;
 
 	if (rec == NULL)
 		return -ENOMEM;
@@ -134,18 +131,18 @@ int mc_kv_log_rename(struct mc_kv_log *log, const char *from, const char *to)
 
 		r = mc_kv_entry_rename_locked(log, slot, to);
 		if (r == 0)
-			appended = mc_journal_append(log->journal, MC_JOURNAL_KV_RENAME, rec, len);
+			mc_kv_journal_locked(log, MC_JOURNAL_KV_RENAME, rec, len);
 	}
 	mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
-	return r == 0 ? commit_unlocked(log, appended) : r;
+	return r == 0 ? commit_unlocked(log) : r;
 }
 
 static int log_mark(struct mc_kv_log *log, enum mc_kv_kind kind, const char *key, bool made)
 {
 	unsigned char rec[2 + MC_KV_KEY_MAX];
 	bool there;
-	int r, appended = 0;
+	int r;
 
 	mc_mutex_lock(&log->lock);
 	r = begin_locked(log);
@@ -153,11 +150,11 @@ static int log_mark(struct mc_kv_log *log, enum mc_kv_kind kind, const char *key
 	if (r == 0 && there != made) {
 		r = mc_kv_entry_mark_locked(log, kind, key, made);
 		if (r == 0)
-			appended = mc_journal_append(log->journal, MC_JOURNAL_KV_MARK, rec,
+			mc_kv_journal_locked(log, MC_JOURNAL_KV_MARK, rec,
 				mc_kv_mark_record(kind, made, key, rec));
 	}
 	mc_mutex_unlock(&log->lock);
-	return r == 0 ? commit_unlocked(log, appended) : r;
+	return r == 0 ? commit_unlocked(log) : r;
 }
 
 int mc_kv_log_dir(struct mc_kv_log *log, const char *key, bool made)
@@ -175,7 +172,7 @@ int mc_kv_log_remote(
 {
 	unsigned char rec[sizeof(struct mc_kv_named_front) + MC_KV_KEY_MAX];
 	struct mc_kv_entry *e;
-	int r, appended = 0;
+	int r;
 	bool changed;
 
 	mc_mutex_lock(&log->lock);
@@ -185,9 +182,9 @@ int mc_kv_log_remote(
 		e->copies != copies;
 	if (changed) {
 		e->copies = copies < UINT8_MAX ? (uint8_t)copies : UINT8_MAX;
-		appended = mc_journal_append(log->journal, MC_JOURNAL_KV_REMOTE, rec,
+		mc_kv_journal_locked(log, MC_JOURNAL_KV_REMOTE, rec,
 			mc_kv_named_record(version, e->copies, key, NULL, rec));
 	}
 	mc_mutex_unlock(&log->lock);
-	return r == 0 ? commit_unlocked(log, appended) : r;
+	return r == 0 ? commit_unlocked(log) : r;
 }

@@ -156,8 +156,7 @@ static void evict(struct mc_kv_log *log, struct mc_kv_op *op)
 
 		if (mc_kv_loc_same(&at, &from)) {
 			key = strdup(mc_kv_entry_key(e));
-			if (mc_kv_drop_locked(log, slot) != 0)
-				log->want_snapshot = true;
+			mc_kv_drop_locked(log, slot);
 			dropped = true;
 		}
 	}

@@ -38,6 +38,7 @@ static int look_at_segment(void *ctx, uint32_t id, const struct mc_kv_place *p, 
 	if (seg == NULL)
 		return 0;
 	seg->place = *p;
+	seg->made = true;     /* an earlier life may have ended before it synced the name */
 	seg->failed = !whole; /* made with another size: never written again */
 	log->n_files++;
 	return 1;

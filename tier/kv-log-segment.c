@@ -180,13 +180,10 @@ void mc_kv_segments_free(struct mc_kv_log *log)
 		if (mc_kv_segment_empty_locked(seg)) {
 			seg->state = MC_KV_SEG_FREEING;
 			seg->generation++;
-			/* Without memory for it the record is in the next snapshot only. */
-			if (mc_kv_log_segment_locked(log, seg) != 0)
-				log->want_snapshot = true;
+			mc_kv_log_segment_locked(log, seg);
 		}
 		any |= seg->state == MC_KV_SEG_FREEING;
 	}
-	any &= !log->want_snapshot;
 	mc_mutex_unlock(&log->lock);
 	if (!any || mc_kv_commit(log) != 0)
 		return;

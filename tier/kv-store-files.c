@@ -243,13 +243,10 @@ static int bring_up(struct files *f, const char *dir, struct mc_err *err)
 {
 	const struct mc_io *io = f->s.io;
 	struct mc_dir_id id;
-	int r = io->mkdir(io, dir, 0700);
+	int r = mc_io_make_dir(io, dir, &f->s.name);
 
-	if (r != 0 && r != -EEXIST)
+	if (r != 0)
 		return r;
-	f->s.name = realpath(dir, NULL);
-	if (f->s.name == NULL)
-		return -errno;
 	r = mc_dir_lock(f->s.name, "KVLOCK", true, "KV log", &f->lock_fd, err);
 	if (r != 0)
 		return r;

@@ -137,13 +137,10 @@ static int bring_up(struct mc_nvme *n, const struct mc_nvme_opts *opts, struct m
 {
 	struct mc_uring_opts u = {.depth = 64, .io = opts->io};
 	struct mc_dir_id id;
-	int r = n->io->mkdir(n->io, opts->dir, 0700);
+	int r = mc_io_make_dir(n->io, opts->dir, &n->dir);
 
-	if (r != 0 && r != -EEXIST)
+	if (r != 0)
 		return r;
-	n->dir = realpath(opts->dir, NULL);
-	if (n->dir == NULL)
-		return -errno;
 	r = mc_dir_lock(n->dir, "LOCK", true, "NVMe tier", &n->lock_fd, err);
 	if (r != 0)
 		return r;
