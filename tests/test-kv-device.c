@@ -24,7 +24,7 @@ static void make(void)
 {
 	struct mc_err err = {0};
 
-	dir = tier_dir_make("/var/tmp");
+	dir = tier_dir_make("/dev/shm");
 	snprintf(path, sizeof(path), "%s/device", dir);
 	ck_assert_msg(format(DEVICE_BYTES, false, &err) == 0, "%s", err.text);
 }
