@@ -165,6 +165,8 @@ static void hear(struct mc_keeper *k)
 			close(fd);
 		if (word == MC_WORD_READY) {
 			k->ready = true;
+			if (k->reloaded)
+				k->pending |= 1u << SIGHUP;
 			mc_daemon_ready(k->daemon);
 			mc_keeper_leave_directory(k);
 			send_pending(k);
@@ -236,6 +238,7 @@ static void obey(struct mc_keeper *k, int sig)
 {
 	bool ends = sig == SIGTERM || sig == SIGINT;
 
+	k->reloaded = k->reloaded || sig == SIGHUP;
 	if (sig == SIGUSR2)
 		begin_upgrade(k);
 	else if (k->worker != 0 && (k->ready || (ends && k->device < 0)))

@@ -39,6 +39,7 @@ struct mc_keeper {
 	sigset_t before;  /* signals blocked in the worker */
 	unsigned pending; /* signals for a worker that is not ready: bits 1 << number */
 	bool ready, stopping, drained, upgrading;
+	bool reloaded; /* a worker read the configuration anew: those after it are to do so, too */
 	uint64_t deaths[MC_KEEPER_DEATHS]; /* ns, a ring */
 	unsigned n_deaths;
 };

@@ -156,6 +156,18 @@ def reload_sizes(s):
     equal(tier("dram")[0], 64 * MIB, "DRAM after a size that is too small")
 
 
+def reload_kept(s):
+    """A worker that follows one that died has what the reloads before changed."""
+    write_config(dram="128MiB")
+    with open(f"{mnt}/.mooncake/status", encoding="utf-8") as f:
+        os.kill(json.load(f)["mount"]["worker_pid"], signal.SIGKILL)
+    s.logged("event=worker-died")
+    s.told("READY=1")
+    s.told("RELOADING=1")
+    until("the size of the file", lambda: tier("dram")[0] == 64 * MIB)
+    reads()
+
+
 def remotes():
     """URLs of several remotes, as far as there are several."""
     with open(f"{mnt}/.mooncake/status", encoding="utf-8") as f:
