@@ -139,6 +139,11 @@ void mc_knode_record_put_locked(struct mc_kvfs *k, const struct mc_knode *n)
 		return;
 	put = (s->flushed ? MC_PUT_FLUSHED : 0) | (s->orphan ? MC_PUT_ORPHAN : 0) |
 		(s->synced ? MC_PUT_SYNCED : 0);
+	if (s->sealed) { /* nothing else changes any more */
+		atomic_store_explicit(
+			&r->put, put | MC_PUT_SEALABLE | MC_PUT_SEALED, memory_order_release);
+		return;
+	}
 	/* Whoever reads this half done gets the FLUSH again. */
 	atomic_store_explicit(&r->put, put, memory_order_release);
 	atomic_store_explicit(&r->file, mc_kv_writer_file(s->writer), memory_order_relaxed);
@@ -189,7 +194,10 @@ static bool restore_put(struct mc_kvfs *k, struct mc_knode *n, const struct mc_k
 		.st_mtim = {.tv_sec = r->sealed_mtime_s, .tv_nsec = r->sealed_mtime_ns}};
 	struct mc_kv_writer *w;
 
-	/* After the last RELEASE the file may be another put's already. */
+	/* After the last RELEASE the file may be another put's already: that of a small object,
+	 * which is copied. Sealing a large one changes its time. */
+	if ((atomic_load(&r->put) & MC_PUT_SEALED) != 0 && r->sealed_size >= MC_KV_PASSTHROUGH_MIN)
+		want.st_mtim.tv_nsec = UTIME_OMIT;
 	if (mc_kv_writer_adopt(k->kv, atomic_load(&r->file),
 		    atomic_load(&r->opens) == 0 ? &want : NULL, &w) < 0)
 		return false;

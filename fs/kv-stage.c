@@ -98,6 +98,7 @@ int mc_kstage_restore(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer
 		.orphan = (put & MC_PUT_ORPHAN) != 0,
 		.flushed = (put & MC_PUT_FLUSHED) != 0,
 		.synced = (put & MC_PUT_SYNCED) != 0,
+		.sealed = (put & MC_PUT_SEALED) != 0,
 		.sealable = (put & MC_PUT_SEALABLE) != 0,
 		.size = was->sealed_size,
 		.mtime = {.tv_sec = was->sealed_mtime_s, .tv_nsec = was->sealed_mtime_ns}};
@@ -183,13 +184,17 @@ static int publish(struct mc_kstage *s, const char *key, struct mc_kv_attr *ret)
 	struct stat st;
 	int r = fstat(s->fd, &st) == 0 ? 0 : -errno;
 	bool seal = r == 0 && key != NULL && !s->orphan && s->sealable &&
-		(uint64_t)st.st_size == s->size && same_time(&st.st_mtim, &s->mtime);
+		(uint64_t)st.st_size == s->size && (s->sealed || same_time(&st.st_mtim, &s->mtime));
 
 	if (!seal) {
 		mc_kv_discard(s->writer);
 		return r < 0 ? r : -ECANCELED;
 	}
-	return mc_kv_publish(s->writer, key, &st.st_mtim, 0, writer_remains(s), ret);
+	mc_mutex_lock(&s->k->lock);
+	s->sealed = true;
+	mc_knode_record_put_locked(s->k, s->node);
+	mc_mutex_unlock(&s->k->lock);
+	return mc_kv_publish(s->writer, key, &s->mtime, 0, writer_remains(s), ret);
 }
 
 /* The last one left: publishes or discards. On the pool. */

@@ -66,6 +66,7 @@ struct mc_kstage {
 	bool flushed;    /* a FLUSH came: probably the RELEASE will, so others wait for it */
 	bool publishing; /* the last RELEASE came */
 	bool synced;     /* an fsync was answered */
+	bool sealed;     /* being published: what follows was compared, and sealing changes times */
 	bool sealable;   /* a FLUSH of a living task saw size and mtime as below */
 	uint64_t size;   /* bytes */
 	struct timespec mtime;

@@ -84,7 +84,13 @@ struct mc_knode_record {
 	int64_t sealed_mtime_s;
 };
 
-enum { MC_PUT_FLUSHED = 1, MC_PUT_SEALABLE = 2, MC_PUT_ORPHAN = 4, MC_PUT_SYNCED = 8 };
+enum {
+	MC_PUT_FLUSHED = 1,
+	MC_PUT_SEALABLE = 2,
+	MC_PUT_ORPHAN = 4,
+	MC_PUT_SYNCED = 8,
+	MC_PUT_SEALED = 16, /* the file is as a close saw it, and being published */
+};
 
 /* An empty table; its descriptor is closed on exec. -errno where there is no such memory. */
 int mc_takeover_open(struct mc_takeover **ret);

@@ -100,6 +100,7 @@ END_TEST
 
 START_TEST(a_file_is_adopted_once_and_an_objects_never)
 {
+	const struct stat any_time = {.st_size = SIZE, .st_mtim = {.tv_nsec = UTIME_OMIT}};
 	struct mc_kv_writer *w, *again;
 	struct kv_fixture x;
 	uint64_t puts[2];
@@ -107,7 +108,7 @@ START_TEST(a_file_is_adopted_once_and_an_objects_never)
 
 	ck_assert_int_eq(mc_kv_writer_adopt(x.kv, t.published, NULL, &w), -ENOENT);
 	ck_assert_int_eq(mc_kv_writer_adopt(x.kv, 0, NULL, &w), -ENOENT);
-	ck_assert_int_eq(mc_kv_writer_adopt(x.kv, t.open, NULL, &w), 0);
+	ck_assert_int_eq(mc_kv_writer_adopt(x.kv, t.open, &any_time, &w), 0);
 	ck_assert_int_eq(mc_kv_writer_adopt(x.kv, t.open, NULL, &again), -ENOENT);
 	mc_kv_discard(w);
 	kv_expect(x.kv, "there", SIZE, 2);
@@ -127,6 +128,8 @@ START_TEST(a_file_that_is_not_as_a_close_saw_it_is_not_adopted_and_goes)
 	ck_assert_int_eq(mc_kv_writer_adopt(x.kv, t.open, &want, &w), -ENOENT);
 	ck_assert_uint_eq(used(x.kv), before);
 	ck_assert(is_there(&x, t.open));
+	want = (struct stat){.st_size = SIZE, .st_mtim = {.tv_sec = 1}};
+	ck_assert_int_eq(mc_kv_writer_adopt(x.kv, t.open, &want, &w), -ENOENT);
 	mc_kv_adopted(x.kv);
 	ck_assert(!is_there(&x, t.open));
 	ck_assert(is_there(&x, t.published));

@@ -141,6 +141,16 @@ int kv_file_take(struct mc_kv *kv, uint64_t room, struct kv_file **ret)
 	return 0;
 }
 
+/* Whether it is as the caller wants it; see mc_kv_writer_adopt. */
+static bool is_as(const struct stat *st, const struct stat *want)
+{
+	return want == NULL ||
+		(st->st_size == want->st_size &&
+			(want->st_mtim.tv_nsec == UTIME_OMIT ||
+				(st->st_mtim.tv_sec == want->st_mtim.tv_sec &&
+					st->st_mtim.tv_nsec == want->st_mtim.tv_nsec)));
+}
+
 int kv_file_adopt(struct mc_kv *kv, uint64_t id, const struct stat *want, struct kv_file **ret)
 {
 	struct kv_file *f = calloc(1, sizeof(*f));
@@ -150,10 +160,7 @@ int kv_file_adopt(struct mc_kv *kv, uint64_t id, const struct stat *want, struct
 		return -ENOMEM;
 	f->id = id;
 	f->fd = kv_file_open(kv, id, O_RDWR);
-	if (f->fd < 0 || fstat(f->fd, &st) < 0 ||
-		(want != NULL &&
-			(st.st_size != want->st_size || st.st_mtim.tv_sec != want->st_mtim.tv_sec ||
-				st.st_mtim.tv_nsec != want->st_mtim.tv_nsec))) {
+	if (f->fd < 0 || fstat(f->fd, &st) < 0 || !is_as(&st, want)) {
 		if (f->fd >= 0)
 			close(f->fd);
 		free(f);

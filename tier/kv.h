@@ -119,8 +119,8 @@ int mc_kv_writer_fd(const struct mc_kv_writer *w); /* O_RDWR, borrowed until pub
 uint64_t mc_kv_writer_file(const struct mc_kv_writer *w);
 /*
  * The put of an earlier process: its file is one of mc_kv_opts.puts, once. want: what size and
- * mtime the file must have, NULL = any. -ENOENT: there is no such file, it is an object's by now,
- * or has another size or time.
+ * mtime (nanoseconds UTIME_OMIT: any) the file must have; NULL = any. -ENOENT: there is no such
+ * file, it is an object's by now, or has another size or time.
  */
 int mc_kv_writer_adopt(
 	struct mc_kv *kv, uint64_t file, const struct stat *want, struct mc_kv_writer **ret);
