@@ -34,7 +34,7 @@ static struct mc_io table;
 
 static unsigned draw(void)
 {
-	static _Atomic unsigned threads;
+	static unsigned threads;
 	static __thread unsigned seed;
 
 	if (seed == 0)
