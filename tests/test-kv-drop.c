@@ -2,8 +2,10 @@
 #include "tests/kv-fixture.h"
 #include "tests/suite.h"
 
+#include "tier/kv-remote.h"
 #include "tier/remote-fault.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -225,34 +227,111 @@ START_TEST(a_directory_holds_what_lies_below_it)
 }
 END_TEST
 
+/* On NVMe, and a remote that may be told to fail. */
+static void start_faulty(struct kv_fixture *x, struct mc_fault **ret)
+{
+	kv_fixture_paths(x, 128 * MIB);
+	x->opts.nvme_dir = x->nvme;
+	x->opts.nvme_capacity = 512 * MIB;
+	kv_fixture_remote(x);
+	ck_assert_int_eq(mc_remote_fault_open(x->remote, ret, &x->remote), 0);
+	x->opts.remote = x->remote;
+	kv_fixture_start(x);
+}
+
+static void stop(struct kv_fixture *x)
+{
+	ck_assert_int_eq(mc_kv_close(x->kv, 20000), 0);
+	x->kv = NULL;
+	kv_fixture_forget_dram(x);
+}
+
+static void reboot(struct kv_fixture *x)
+{
+	stop(x);
+	kv_fixture_start(x);
+}
+
 START_TEST(a_copy_on_the_remote_that_answered_an_error_goes_with_the_object)
 {
 	static const struct mc_fault_rule lost = {
 		.op = MC_FAULT_PUT, .kind = MC_FAULT_LOST, .error = -EIO};
-	struct kv_fixture x;
 	struct mc_fault *fault;
+	struct kv_fixture x;
 	struct mc_kv_attr a;
 	const char *why;
 
-	kv_fixture_paths(&x, 128 * MIB);
-	x.opts.nvme_dir = x.nvme;
-	x.opts.nvme_capacity = 512 * MIB;
-	kv_fixture_remote(&x);
-	ck_assert_int_eq(mc_remote_fault_open(x.remote, &fault, &x.remote), 0);
-	x.opts.remote = x.remote;
-	kv_fixture_start(&x);
+	start_faulty(&x, &fault);
 	ck_assert_int_eq(kv_put(x.kv, "a", 5000, 1, 0), 0);
 	ck_assert_int_eq(mc_kv_sync(x.kv, "a"), 0);
 	mc_fault_add(fault, &lost);
 	ck_assert_int_eq(mc_kv_evict_from(x.kv, "a", MC_TIER_NVME, &why), -EIO);
 	mc_fault_clear(fault);
 	ck_assert_int_eq(mc_kv_unlink(x.kv, "a"), 0);
-	ck_assert_int_eq(mc_kv_close(x.kv, 20000), 0);
-	x.kv = NULL;
-	kv_fixture_forget_dram(&x);
-	kv_fixture_start(&x);
+	reboot(&x);
 	ck_assert_int_eq(kv_ask(x.kv, "a", &a), -ENOENT);
 	kv_fixture_close(&x);
+}
+END_TEST
+
+/* The remote has a version of "a" that a later one, on NVMe, has replaced, and what is remembered
+ * of it is that it waits for that: the daemon was killed between the two. It stays while the remote
+ * removes nothing. */
+static void start_replaced(struct kv_fixture *x, struct mc_fault **ret)
+{
+	static const struct mc_fault_rule stays = {
+		.op = MC_FAULT_UNLINK, .kind = MC_FAULT_FAIL, .error = -EIO};
+	const char *why;
+	char path[128];
+
+	start_faulty(x, ret);
+	ck_assert_int_eq(kv_put(x->kv, "a", 5000, 1, 0), 0);
+	ck_assert_int_eq(mc_kv_sync(x->kv, "a"), 0);
+	ck_assert_int_eq(mc_kv_evict_from(x->kv, "a", MC_TIER_NVME, &why), 0);
+	mc_fault_add(*ret, &stays);
+	ck_assert_int_eq(kv_put(x->kv, "a", 6000, 2, 0), 0);
+	ck_assert_int_eq(mc_kv_sync(x->kv, "a"), 0);
+	stop(x);
+	snprintf(path, sizeof(path), "%s/kv-deletes", x->nvme);
+	ck_assert_int_eq(truncate(path, 32 + 1), 0); /* its first entry, with a key of one byte */
+	kv_fixture_start(x);
+	kv_expect(x->kv, "a", 6000, 2);
+}
+
+static void expect_absent_after_a_reboot(struct kv_fixture *x, struct mc_fault *fault)
+{
+	struct mc_kv_attr a;
+
+	stop(x);
+	mc_fault_clear(fault);
+	kv_fixture_start(x);
+	ck_assert_int_eq(mc_kv_unlink(x->kv, "none"), -ENOENT); /* recovery has ended */
+	while (kv_delete_pending(x->kv, "a"))
+		sched_yield();
+	ck_assert_int_eq(kv_ask(x->kv, "a", &a), -ENOENT);
+	kv_fixture_close(x);
+}
+
+START_TEST(what_waited_to_leave_the_remote_does_not_come_back_when_its_key_is_renamed)
+{
+	struct mc_fault *fault;
+	struct kv_fixture x;
+
+	start_replaced(&x, &fault);
+	ck_assert_int_eq(mc_kv_rename(x.kv, "a", "b", 0), 0);
+	expect_absent_after_a_reboot(&x, fault);
+}
+END_TEST
+
+START_TEST(what_waited_to_leave_the_remote_does_not_come_back_when_its_key_is_removed)
+{
+	struct mc_fault *fault;
+	struct kv_fixture x;
+
+	start_replaced(&x, &fault);
+	ck_assert_int_eq(kv_put(x.kv, "a", 7000, 3, 0), 0);
+	ck_assert_int_eq(mc_kv_unlink(x.kv, "a"), 0);
+	expect_absent_after_a_reboot(&x, fault);
 }
 END_TEST
 
@@ -261,4 +340,6 @@ SUITE_MAIN("kv-drop", what_leaves_nvme_is_on_the_remote_first,
 	without_another_tier_the_copy_stays, what_is_pinned_stays_everywhere,
 	what_somebody_has_open_stays_in_dram, what_is_not_there_is_enoent,
 	a_directory_holds_what_lies_below_it,
-	a_copy_on_the_remote_that_answered_an_error_goes_with_the_object)
+	a_copy_on_the_remote_that_answered_an_error_goes_with_the_object,
+	what_waited_to_leave_the_remote_does_not_come_back_when_its_key_is_renamed,
+	what_waited_to_leave_the_remote_does_not_come_back_when_its_key_is_removed)

@@ -139,42 +139,50 @@ int kv_delete_later(struct mc_kv *kv, const char *key, const uint8_t version[16]
 	return kv->opts.remote == NULL ? 0 : add(kv, key, version, true);
 }
 
-static struct kv_delete *find_later_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock)
+/* One of key's that the file knows as waiting, and that nobody has in hand. What somebody has may
+ * go once he is done; sync: that is waited for, because the file does not say so yet. */
+static struct kv_delete *take_later_locked(struct mc_kv *kv, const char *key, bool sync)
+	MC_REQUIRES(kv->lock)
 {
-	struct kv_delete *d = kv->deletes;
+	for (;;) {
+		bool busy = false;
 
-	while (d != NULL && (!d->later || strcmp(d->key, key) != 0))
-		d = d->next;
-	return d;
+		for (struct kv_delete *d = kv->deletes; d != NULL; d = d->next) {
+			if (!d->later || strcmp(d->key, key) != 0)
+				continue;
+			if (!d->running) {
+				d->running = true;
+				return d;
+			}
+			busy = true;
+			d->waiting &= sync;
+		}
+		if (!busy || !sync)
+			return NULL;
+		mc_cond_wait(&kv->change, &kv->lock);
+	}
 }
 
 int kv_delete_ripe(struct mc_kv *kv, const char *key, bool sync)
 {
 	struct kv_delete *d;
-	int r;
+	int r = 0;
 
 	mc_mutex_lock(&kv->lock);
-	while ((d = find_later_locked(kv, key)) != NULL && d->running && sync)
-		mc_cond_wait(&kv->change, &kv->lock);
-	if (d != NULL && d->running) { /* the file is told by the next who asks */
-		d->waiting = false;
-		d = NULL;
+	while (r == 0 && (d = take_later_locked(kv, key, sync)) != NULL) {
+		mc_mutex_unlock(&kv->lock);
+		r = kv->deletes_fd < 0 && sync
+			? delete_now(kv, key, d->version)
+			: kv_delete_append(kv, KV_DELETE_ADD, key, d->version, sync);
+		mc_mutex_lock(&kv->lock);
+		d->running = false;
+		if (r == 0)
+			d->waiting = d->later = false;
+		if (r == 0 && kv->deletes_fd < 0)
+			kv_delete_remove_locked(kv, d);
+		mc_cond_broadcast(&kv->change);
+		mc_cond_signal(&kv->wake);
 	}
-	if (d != NULL)
-		d->running = true;
-	mc_mutex_unlock(&kv->lock);
-	if (d == NULL)
-		return 0;
-	r = kv->deletes_fd < 0 && sync ? delete_now(kv, key, d->version)
-				       : kv_delete_append(kv, KV_DELETE_ADD, key, d->version, sync);
-	mc_mutex_lock(&kv->lock);
-	d->running = false;
-	if (r == 0)
-		d->waiting = d->later = false;
-	if (r == 0 && kv->deletes_fd < 0)
-		kv_delete_remove_locked(kv, d);
-	mc_cond_broadcast(&kv->change);
-	mc_cond_signal(&kv->wake);
 	mc_mutex_unlock(&kv->lock);
 	return r;
 }

@@ -94,12 +94,14 @@ static int rename_prepare(struct rename *n)
 	struct mc_kv *kv = n->kv;
 	const char *slash = strrchr(n->to, '/'), *name = slash != NULL ? slash + 1 : n->to;
 	struct kv_object *obj = n->obj;
-	int r = 0;
+	int r;
 
 	n->moved = kv_object_new(name, strlen(name), obj->size);
 	if (n->moved == NULL)
 		return -ENOMEM;
-	if (n->old != NULL) {
+	/* Nothing that obj has replaced may be found by the name that it loses. */
+	r = kv_delete_ripe(kv, n->from, true);
+	if (r == 0 && n->old != NULL) {
 		kv_part(kv, n->to, n->old, &n->part);
 		r = kv_replaced(kv, n->to, n->old, &n->flags);
 	}
