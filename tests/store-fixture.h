@@ -52,6 +52,7 @@ static inline void place_open(struct place *p, uint64_t dram, uint64_t nvme)
 		.dram_capacity = dram,
 		.nvme_dir = nvme > 0 ? p->nvme : NULL,
 		.nvme_capacity = nvme,
+		.nvme_commit_ms = 10, /* tests wait for what is durable */
 		.deadline_ms = 20000};
 	int r = mc_remote_open(p->url, NULL, &p->remote, &err);
 

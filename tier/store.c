@@ -243,7 +243,9 @@ static int open_tiers(struct mc_store *s, struct mc_err *err)
 {
 	struct mc_dram_opts d = {.dir = s->opts.dram_dir, .capacity = s->opts.dram_capacity};
 	struct mc_nvme_stats ns;
-	struct mc_nvme_opts n = {.dir = s->opts.nvme_dir, .capacity = s->opts.nvme_capacity};
+	struct mc_nvme_opts n = {.dir = s->opts.nvme_dir,
+		.capacity = s->opts.nvme_capacity,
+		.commit_ms = s->opts.nvme_commit_ms};
 	int r = mc_dram_open(&d, &s->dram, err);
 
 	if (r < 0)

@@ -23,6 +23,7 @@ struct mc_store_opts {
 	uint64_t dram_capacity;   /* bytes */
 	const char *nvme_dir;     /* NULL = no NVMe tier */
 	uint64_t nvme_capacity;   /* bytes, 0 = see mc_nvme_opts */
+	unsigned nvme_commit_ms;  /* likewise */
 	uint64_t memory_budget;   /* bytes beyond the DRAM tier; 0 = 256 MiB */
 	unsigned fetch_depth;     /* block fetches in flight; 0 = connections × depth = 16 */
 	unsigned workers;         /* threads; 0 = online CPUs, 2 .. 4 */
