@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <time.h>
 
 static struct io_switch *self(const struct mc_io *io)
@@ -40,6 +41,8 @@ static int switch_open(const struct mc_io *io, const char *path, int flags, mode
 	int r = (flags & O_CREAT) != 0 ? enter(s, &s->opens, false)
 				       : fail(s, atomic_load(&s->opens));
 
+	if (r == 0 && strstr(path, "/segments/") != NULL)
+		r = fail(s, atomic_load(&s->segment_opens));
 	return r == 0 ? real()->open(real(), path, flags, mode) : r;
 }
 

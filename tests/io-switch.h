@@ -13,7 +13,8 @@ struct io_switch {
 	struct mc_io io; /* first */
 	/* Each 0, or what the calls of that kind answer: */
 	_Atomic int syncs, writes, reads, space /* fallocate */, opens;
-	_Atomic unsigned once; /* so many syncs fail with -EIO, then none */
+	_Atomic int segment_opens; /* likewise, of the segments of a KV log */
+	_Atomic unsigned once;     /* so many syncs fail with -EIO, then none */
 	/* The disk is full once this many bytes more were written. */
 	_Atomic int64_t room;
 	/* The n-th changing call from now on answers error, once; 0 = none. */

@@ -72,7 +72,7 @@ static int open_run(struct run *r)
 	do {
 		sched_yield();
 		mc_kv_stats(r->x.kv, &s);
-	} while (s.recovering);
+	} while (s.recovering && s.degraded == NULL);
 	return s.degraded != NULL ? -EIO : 0;
 }
 

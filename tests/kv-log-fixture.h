@@ -138,12 +138,14 @@ static inline void kv_evicted(
 	mc_mutex_unlock(&o->lock);
 }
 
-/* Opens and waits for recovery: its result; *ret is open when mc_kv_log_open succeeded, else NULL.
+/* Opens and waits for recovery: its result, or that of its first attempt; *ret is open when
+ * mc_kv_log_open succeeded, else NULL.
  */
 static inline int kv_try_open(
 	const struct mc_kv_log_opts *opts, struct kv_owner *o, struct mc_kv_log **ret)
 {
-	struct mc_kv_log_replay replay = {.put = kv_told_put,
+	struct mc_kv_log_replay replay = {.unread = kv_told_done, /* who waits does not wait on */
+		.put = kv_told_put,
 		.dir = kv_told_dir,
 		.pin = kv_told_pin,
 		.remote = kv_told_remote,

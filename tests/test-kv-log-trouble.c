@@ -218,10 +218,85 @@ START_TEST(lost_files_lose_their_objects_only)
 }
 END_TEST
 
+/* A life that cannot open its segments; what it told its owner first is -EMFILE. */
+static struct mc_kv_log *start_unread(void)
+{
+	struct mc_kv_log *log = start();
+	struct mc_kv_log_opts o = {.dir = dir,
+		.capacity = CAPACITY,
+		.commit_ms = 1000000,
+		.probe_ms = 20,
+		.io = &trouble.io};
+
+	ck_assert_int_eq(kv_put(log, &owner, "a", 1, 5000), 0);
+	ck_assert_int_eq(kv_put(log, &owner, "large", 2, 2 * MIB), 0);
+	ck_assert_int_eq(mc_kv_log_dir(log, "d", true), 0);
+	mc_kv_log_close(log);
+	kv_forget(&owner);
+	trouble.segment_opens = -EMFILE;
+	ck_assert_int_eq(kv_try_open(&o, &owner, &log), -EMFILE);
+	ck_assert_uint_eq(owner.puts, 0);
+	ck_assert(kv_stats(log).recovering);
+	ck_assert_int_eq(mc_kv_log_remove(log, "a", (uint8_t[16]){0}, NULL), -EIO);
+	ck_assert_int_eq(mc_kv_log_dir(log, "d", false), -EIO);
+	return log;
+}
+
+START_TEST(what_cannot_be_read_at_the_start_is_tried_again_and_nothing_is_said_of_it)
+{
+	struct mc_kv_log *log = start_unread();
+	struct kv_put *p = kv_put_make(&owner, "b", 3, 5000);
+	struct mc_kv_item *item = &p->item;
+
+	mc_kv_log_put(log, &item, 1);
+	trouble.segment_opens = -EIO;
+	mc_mutex_lock(&owner.lock);
+	while (owner.done != -EIO)
+		mc_cond_wait(&owner.told, &owner.lock);
+	trouble.segment_opens = 0;
+	while (owner.done != 0)
+		mc_cond_wait(&owner.told, &owner.lock);
+	mc_mutex_unlock(&owner.lock);
+	ck_assert_int_eq(mc_kv_log_sync(log), 0); /* what was put meanwhile is */
+	ck_assert_int_eq(kv_put_free(p), 0);
+	ck_assert_uint_eq(owner.puts, 2);
+	ck_assert_uint_eq(owner.dirs, 1);
+	ck_assert_uint_eq(kv_stats(log).objects, 3);
+	ck_assert_int_eq(kv_check(log, &owner, "a", 1), 0);
+	ck_assert_int_eq(kv_check(log, &owner, "large", 2), 0);
+	ck_assert_int_eq(kv_check(log, &owner, "b", 3), 0);
+	log = restart(log);
+	ck_assert_uint_eq(owner.puts, 3);
+	ck_assert_uint_eq(kv_stats(log).bad, 0);
+	stop(log);
+}
+END_TEST
+
+START_TEST(a_log_that_could_not_be_read_can_be_closed_and_is_whole_at_the_next_start)
+{
+	struct mc_kv_log *log = start_unread();
+	struct kv_put *p = kv_put_make(&owner, "b", 3, 5000);
+	struct mc_kv_item *item = &p->item;
+
+	mc_kv_log_put(log, &item, 1);
+	mc_kv_log_close(log);
+	ck_assert_int_eq(kv_put_free(p), -EIO);
+	kv_forget(&owner);
+	trouble.segment_opens = 0;
+	log = open_log();
+	ck_assert_uint_eq(owner.puts, 2);
+	ck_assert_int_eq(kv_check(log, &owner, "a", 1), 0);
+	ck_assert_int_eq(kv_check(log, &owner, "large", 2), 0);
+	stop(log);
+}
+END_TEST
+
 SUITE_MAIN("kv-log-trouble", after_a_failed_sync_the_items_are_written_to_another_segment,
 	a_retired_segment_ends_as_a_removed_file,
 	a_spent_error_budget_bypasses_until_a_probe_succeeds,
 	a_disk_full_from_outside_is_enospc_and_harmless,
 	a_damaged_header_is_found_by_reading_and_a_damaged_payload_by_reclaim,
 	a_record_from_another_place_is_not_taken_for_the_one_asked_for,
-	lost_files_lose_their_objects_only)
+	lost_files_lose_their_objects_only,
+	what_cannot_be_read_at_the_start_is_tried_again_and_nothing_is_said_of_it,
+	a_log_that_could_not_be_read_can_be_closed_and_is_whole_at_the_next_start)

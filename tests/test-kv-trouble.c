@@ -233,9 +233,53 @@ START_TEST(without_the_remote_residents_are_read_and_dirty_data_waits_within_its
 }
 END_TEST
 
+/* ---- NVMe that cannot be read at the start */
+
+START_TEST(what_nvme_may_hold_is_eio_and_not_absent_until_it_can_be_read)
+{
+	struct kv_fixture x;
+	struct mc_kv_attr a;
+	struct mc_kv_object *obj;
+
+	paths(&x);
+	with_nvme(&x);
+	kv_fixture_start(&x);
+	ck_assert_int_eq(kv_put(x.kv, "a", 100000, 1, 0), 0);
+	ck_assert_int_eq(mc_kv_sync(x.kv, "a"), 0);
+	mc_kv_close(x.kv, 20000);
+	kv_fixture_forget_dram(&x);
+	disk.segment_opens = -EIO;
+	kv_fixture_start(&x);
+	ck_assert_int_eq(kv_ask(x.kv, "a", &a), -EIO);
+	ck_assert_int_eq(kv_open_object(x.kv, "a", &obj), -EIO);
+	ck_assert_int_eq(mc_kv_unlink(x.kv, "a"), -EIO);
+	ck_assert_ptr_nonnull(strstr(mc_kv_why(x.kv, -EIO), "NVMe cannot be read"));
+	ck_assert(stats(x.kv).recovering);
+	ck_assert_ptr_nonnull(strstr(stats(x.kv).degraded, "fsck"));
+	ck_assert_int_eq(kv_put(x.kv, "b", 100000, 2, 0),
+		-EIO); /* of what it would replace nothing is known */
+	disk.segment_opens = -EMFILE;
+	while (kv_ask(x.kv, "a", &a) != -EMFILE)
+		sched_yield();
+	ck_assert_ptr_nonnull(strstr(mc_kv_why(x.kv, -EMFILE), "file descriptor"));
+	disk.segment_opens = 0;
+	wait_recovered(x.kv);
+	ck_assert_ptr_null(stats(x.kv).degraded);
+	kv_expect(x.kv, "a", 100000, 1);
+	ck_assert_int_eq(kv_ask(x.kv, "absent", &a), -ENOENT);
+	ck_assert_int_eq(kv_put(x.kv, "b", 100000, 2, 0), 0);
+	ck_assert_int_eq(mc_kv_sync(x.kv, "b"), 0);
+	forget_dram_and_restart(&x);
+	kv_expect(x.kv, "a", 100000, 1);
+	kv_expect(x.kv, "b", 100000, 2);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 SUITE_MAIN("KV trouble", nvme_that_fails_is_left_out_told_once_and_used_again,
 	what_comes_back_while_nvme_fails_is_read_and_may_leave_again,
 	nvme_that_hangs_is_left_out_told_once_and_used_again,
 	nvme_that_is_slow_is_left_out_told_once_and_used_again,
 	nvme_that_is_slow_is_used_where_the_remote_fails_or_there_is_none,
-	without_the_remote_residents_are_read_and_dirty_data_waits_within_its_bound)
+	without_the_remote_residents_are_read_and_dirty_data_waits_within_its_bound,
+	what_nvme_may_hold_is_eio_and_not_absent_until_it_can_be_read)

@@ -31,7 +31,8 @@
 #include <string.h>
 
 #define KV_GATES 256
-#define KV_REMOTE_PATH 80 /* bytes of a path on the remote */
+#define KV_REMOTE_PATH 80    /* bytes of a path on the remote */
+#define KV_UNREAD (-ENODATA) /* of NVMe: its recovery fails, and is tried again */
 #define KV_BYPASS 10 /* × retry_ns: NVMe is left out after a failure where there is a remote */
 #define KV_STALL 20  /* × retry_ns: NVMe has failed if no flush ended for so long */
 
@@ -207,6 +208,7 @@ struct mc_kv {
 	uint64_t failures MC_GUARDED_BY(lock); /* so far */
 	bool recovering MC_GUARDED_BY(lock), closing MC_GUARDED_BY(lock),
 		stopping MC_GUARDED_BY(lock);
+	int unread MC_GUARDED_BY(lock); /* what is said while recovery fails and is tried again */
 	pthread_t keeper, flusher;
 	bool has_keeper, has_flusher;
 	int lock_fd; /* flock: one daemon to a directory */

@@ -10,6 +10,8 @@
  * What fails in 3 is made durable by a snapshot, and if that fails, too, the puts answer -EIO
  * (or why else) though the table has them: their bytes are safe, and the next snapshot says so.
  *
+ * At the start it recovers what is there, as often as it takes to read it.
+ *
  * The same thread frees segments, drops parts, writes snapshots and probes.
  */
 #include "tier/kv-log-impl.h"
@@ -22,6 +24,12 @@
 
 #define ATTEMPTS 3
 #define OPS_PER_HOLD 64u /* of the lock */
+#define PAUSE_NS UINT64_C(100000000)
+
+static uint64_t min(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
 
 static int sync_segment(struct mc_kv_log *log, struct mc_kv_segment *seg)
 {
@@ -255,15 +263,49 @@ static void wait_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 		mc_cond_wait(&log->ready, &log->lock);
 }
 
-static void start_up(struct mc_kv_log *log)
+/* Told, and waited for, ever longer. False: the log is being closed. */
+static bool wait_to_read(struct mc_kv_log *log, int res, uint64_t *pause_ns)
 {
+	uint64_t until = mc_now_ns() + *pause_ns;
+	bool again;
+
+	mc_kv_failed(log, res);
+	mc_mutex_lock(&log->lock);
+	log->unread = res;
+	mc_cond_broadcast(&log->moved);
+	mc_mutex_unlock(&log->lock);
+	if (log->replay.unread != NULL)
+		log->replay.unread(log->replay.ctx, res);
+	mc_mutex_lock(&log->lock);
+	while (!log->closing && mc_now_ns() < until)
+		mc_cond_wait_until(&log->ready, &log->lock, until);
+	again = !log->closing;
+	mc_mutex_unlock(&log->lock);
+	*pause_ns = min(2 * *pause_ns, log->health.probe_ns);
+	return again;
+}
+
+/* Another format or another store stays what it is; anything else may pass. */
+static int recover(struct mc_kv_log *log)
+{
+	uint64_t pause_ns = min(PAUSE_NS, log->health.probe_ns);
 	struct mc_err err = {0};
 	int r = mc_kv_recover(log, &err);
+
+	while (r != 0 && r != -EPROTONOSUPPORT && r != -ESTALE && wait_to_read(log, r, &pause_ns))
+		r = mc_kv_recover(log, &err);
+	return r;
+}
+
+static void start_up(struct mc_kv_log *log)
+{
+	int r = recover(log);
 
 	if (r == 0)
 		mc_kv_failed(log, mc_kv_snapshot(log)); /* the first commit tries again */
 	mc_mutex_lock(&log->lock);
 	log->dead = r;
+	log->unread = 0;
 	log->replayed = true;
 	mc_mutex_unlock(&log->lock);
 	if (log->replay.done != NULL)

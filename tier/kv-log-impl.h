@@ -191,6 +191,8 @@ struct mc_kv_log {
 		moved; /* for everybody else: an op ended, recovery ended, a pack came back */
 	struct mc_journal *journal; /* owned; NULL until recovery read it */
 	bool recovering, stopping, packer_done;
+	bool closing;  /* recovery that fails is not tried again */
+	int unread;    /* why recovery failed last, while it is tried again */
 	bool replayed; /* the table and the figures are complete */
 	int dead;      /* recovery failed with this */
 	struct mc_kv_table table;
@@ -345,6 +347,8 @@ uint32_t mc_kv_segments_left_locked(const struct mc_kv_log *log) MC_REQUIRES(log
 void mc_kv_segments_free(struct mc_kv_log *log);
 /* Gives back the space of a FREE segment, or of one FREEING. */
 void mc_kv_segment_remove(struct mc_kv_log *log, struct mc_kv_segment *seg);
+/* None is known any more; what they hold stays. */
+void mc_kv_segments_leave(struct mc_kv_log *log);
 bool mc_kv_segment_empty_locked(const struct mc_kv_segment *seg);
 /* Whether what was written to it under this generation is still there. */
 static inline bool mc_kv_segment_holds_locked(const struct mc_kv_segment *seg, uint32_t generation)
@@ -413,6 +417,7 @@ int mc_kv_committer_start(struct mc_kv_log *log);
 /* ---- kv-log-recover.c */
 /* An object is told, counted and dropped because its record, or a part of it, is bad. */
 void mc_kv_bad_drop(struct mc_kv_log *log, uint32_t slot, const char *why);
+/* 0 or -errno: then the log is as before, and it may be called again. */
 int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err);
 /* Its first part: the journal opened and its records in the table. Changes nothing on disk.
  * damaged: as in journal.h, may be NULL. */

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Waits until the table may be changed. 0, or why it never will. */
+/* Waits until the table may be changed. 0, or why it will not be soon. */
 static int begin_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 {
-	while (log->recovering)
+	while (log->recovering && log->unread == 0)
 		mc_cond_wait(&log->moved, &log->lock);
-	return log->dead != 0 ? -EIO : 0;
+	return log->dead != 0 || log->unread != 0 ? -EIO : 0;
 }
 
 /*
@@ -76,7 +76,7 @@ int mc_kv_log_evict(struct mc_kv_log *log, const char *key, const uint8_t versio
 	(void)loc; /* a copy may just have moved: the version decides */
 	mc_mutex_lock(&log->lock);
 	r = begin_locked(log);
-	slot = mc_kv_table_find(&log->table, MC_KV_OBJECT, key);
+	slot = r == 0 ? mc_kv_table_find(&log->table, MC_KV_OBJECT, key) : 0;
 	e = mc_kv_table_get(&log->table, slot);
 	if (r == 0 && (e == NULL || memcmp(e->version, version, sizeof(e->version)) != 0))
 		r = -ENOENT;
@@ -92,13 +92,15 @@ int mc_kv_log_set_mtime(struct mc_kv_log *log, const char *key, const uint8_t ve
 {
 	cleanup_free unsigned char *rec = malloc(MC_KV_RECORD_ROOM);
 	struct mc_kv_entry *e;
+	uint32_t slot;
 	int r;
 
 	if (rec == NULL)
 		return -ENOMEM;
 	mc_mutex_lock(&log->lock);
 	r = begin_locked(log);
-	e = mc_kv_table_get(&log->table, mc_kv_table_find(&log->table, MC_KV_OBJECT, key));
+	slot = r == 0 ? mc_kv_table_find(&log->table, MC_KV_OBJECT, key) : 0;
+	e = mc_kv_table_get(&log->table, slot);
 	if (r == 0 && e != NULL && memcmp(e->version, version, sizeof(e->version)) == 0) {
 		e->mtime_s = mtime_s;
 		e->mtime_ns = mtime_ns;
@@ -124,7 +126,7 @@ int mc_kv_log_rename(struct mc_kv_log *log, const char *from, const char *to)
 		mc_kv_ops_cancel_locked(log, to, NULL);
 		r = mc_kv_ops_rename_locked(log, from, to);
 	}
-	slot = mc_kv_table_find(&log->table, MC_KV_OBJECT, from);
+	slot = r == 0 ? mc_kv_table_find(&log->table, MC_KV_OBJECT, from) : 0;
 	if (r == 0 && slot != 0 && strcmp(from, to) != 0) {
 		const struct mc_kv_entry *e = mc_kv_table_get(&log->table, slot);
 		size_t len = mc_kv_named_record(e->version, (uint32_t)strlen(from), from, to, rec);
@@ -146,7 +148,7 @@ static int log_mark(struct mc_kv_log *log, enum mc_kv_kind kind, const char *key
 
 	mc_mutex_lock(&log->lock);
 	r = begin_locked(log);
-	there = mc_kv_table_find(&log->table, kind, key) != 0;
+	there = r == 0 && mc_kv_table_find(&log->table, kind, key) != 0;
 	if (r == 0 && there != made) {
 		r = mc_kv_entry_mark_locked(log, kind, key, made);
 		if (r == 0)
@@ -172,12 +174,14 @@ int mc_kv_log_remote(
 {
 	unsigned char rec[sizeof(struct mc_kv_named_front) + MC_KV_KEY_MAX];
 	struct mc_kv_entry *e;
+	uint32_t slot;
 	int r;
 	bool changed;
 
 	mc_mutex_lock(&log->lock);
 	r = begin_locked(log);
-	e = mc_kv_table_get(&log->table, mc_kv_table_find(&log->table, MC_KV_OBJECT, key));
+	slot = r == 0 ? mc_kv_table_find(&log->table, MC_KV_OBJECT, key) : 0;
+	e = mc_kv_table_get(&log->table, slot);
 	changed = r == 0 && e != NULL && memcmp(e->version, version, sizeof(e->version)) == 0 &&
 		e->copies != copies;
 	if (changed) {

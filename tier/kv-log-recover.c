@@ -4,6 +4,9 @@
  * segment that was being filled is given up as it is. The snapshot that follows makes the next
  * generations of free segments durable before anything is written to them.
  *
+ * What is there and cannot be read now may be readable later: nothing is said of it then, and
+ * recovery begins anew (kv-log-commit.c).
+ *
  * The table is not locked here: nobody else changes it, or looks at it, until recovering is false.
  */
 #include "tier/kv-log-impl.h"
@@ -141,6 +144,24 @@ int mc_kv_settle(struct mc_kv_log *log)
 	return 0;
 }
 
+/* Nothing was read. */
+static void forget_all(struct mc_kv_log *log)
+{
+	struct mc_journal *journal;
+
+	mc_mutex_lock(&log->lock);
+	journal = log->journal;
+	log->journal = NULL;
+	mc_kv_table_clear(&log->table);
+	mc_kv_segments_leave(log);
+	log->n_files = 0;
+	log->split_seq = log->split_head = 0;
+	log->n_gone = 0;
+	log->stats.live = log->stats.objects = log->stats.parts = log->stats.bad = 0;
+	mc_mutex_unlock(&log->lock);
+	mc_journal_close(journal);
+}
+
 int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err)
 {
 	int r = mc_kv_replay(log, NULL, NULL, err);
@@ -149,5 +170,7 @@ int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err)
 		r = mc_kv_settle(log);
 	if (r == 0)
 		tell_all(log);
+	else
+		forget_all(log);
 	return r;
 }

@@ -137,6 +137,16 @@ bool mc_kv_segment_empty_locked(const struct mc_kv_segment *seg)
 		seg->head == 0 && seg->writers == 0 && seg->readers == 0;
 }
 
+void mc_kv_segments_leave(struct mc_kv_log *log)
+{
+	for (uint32_t id = 1; id < log->n_segs; id++) {
+		if (log->segs[id] != NULL)
+			mc_kv_store_leave(log->store, &log->segs[id]->place);
+		free(log->segs[id]);
+	}
+	log->n_segs = 0;
+}
+
 void mc_kv_segment_remove(struct mc_kv_log *log, struct mc_kv_segment *seg)
 {
 	mc_kv_store_remove(log->store, seg->id, &seg->place);

@@ -106,11 +106,7 @@ void mc_kv_log_free(struct mc_kv_log *log)
 	stop_threads(log);
 	mc_uring_close(log->uring);
 	mc_journal_close(log->journal);
-	for (uint32_t id = 1; id < log->n_segs; id++) {
-		if (log->segs[id] != NULL)
-			mc_kv_store_leave(log->store, &log->segs[id]->place);
-		free(log->segs[id]);
-	}
+	mc_kv_segments_leave(log);
 	free(log->segs);
 	if (log->table.buckets != NULL)
 		mc_kv_table_done(&log->table);
@@ -170,6 +166,10 @@ int mc_kv_log_open(const struct mc_kv_log_opts *opts, const struct mc_kv_log_rep
 
 void mc_kv_log_close(struct mc_kv_log *log)
 {
+	mc_mutex_lock(&log->lock);
+	log->closing = true;
+	mc_kv_poke_locked(log);
+	mc_mutex_unlock(&log->lock);
 	mc_kv_log_sync(log);
 	stop_threads(log);
 	log->packer_runs = log->committer_runs = false;

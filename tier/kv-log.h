@@ -61,8 +61,10 @@ struct mc_kv_log_opts {
  * known; removed and renamed are never called, their effect is in what is left). From the log's
  * background thread; the log is usable at once: puts queue, records of [blocks] calls wait for
  * done. Where the owner knows the key already from this life, its own knowledge is newer. done(ctx,
- * res) once, last; res < 0: nothing can be kept here (another format, no memory), every put will
- * fail.
+ * res) once, last; res < 0: nothing can be kept here (another format, another store; or what is
+ * here could not be read until the log was closed), every put will fail. unread(ctx, res), before
+ * that and as often as it happens: what is here could not be read, it is tried again; meanwhile
+ * [blocks] calls answer -EIO.
  */
 struct mc_kv_log_replay {
 	void (*put)(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_loc *loc);
@@ -71,6 +73,7 @@ struct mc_kv_log_replay {
 	void (*dir)(void *ctx, const char *key, bool made);
 	void (*pin)(void *ctx, const char *key, bool pinned);
 	void (*remote)(void *ctx, const char *key, const uint8_t version[16], unsigned copies);
+	void (*unread)(void *ctx, int res);
 	void (*done)(void *ctx, int res);
 	void *ctx;
 };

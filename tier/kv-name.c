@@ -42,10 +42,10 @@ int kv_ready_locked(struct mc_kv *kv)
 {
 	uint64_t deadline = mc_now_ns() + kv->deadline_ns;
 
-	while (kv->recovering && !kv->closing)
+	while (kv->recovering && !kv->closing && kv->unread == 0)
 		if (mc_cond_wait_until(&kv->change, &kv->lock, deadline) != 0)
 			return -ETIMEDOUT;
-	return kv->closing ? -ESHUTDOWN : 0;
+	return kv->closing ? -ESHUTDOWN : kv->unread;
 }
 
 void kv_unlist_locked(struct mc_kv *kv, struct kv_object *obj)

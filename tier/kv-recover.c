@@ -279,14 +279,27 @@ static void merge_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 	kv_deletes_settle_locked(kv);
 }
 
+/* What it holds may be there: nobody is told that it is not. */
+static void on_unread(void *ctx, int res)
+{
+	struct mc_kv *kv = ctx;
+
+	mc_mutex_lock(&kv->lock);
+	kv->unread = kv_caller_error(res);
+	kv_trouble_locked(kv, KV_NVME, kv->unread == -EIO ? KV_UNREAD : kv->unread);
+	mc_cond_broadcast(&kv->change);
+	mc_mutex_unlock(&kv->lock);
+}
+
 static void on_done(void *ctx, int res)
 {
 	struct mc_kv *kv = ctx;
 
 	mc_mutex_lock(&kv->lock);
 	merge_locked(kv);
-	if (res < 0)
+	if (res < 0 || kv->unread != 0)
 		kv_trouble_locked(kv, KV_NVME, res);
+	kv->unread = 0;
 	kv->recovering = false;
 	mc_cond_broadcast(&kv->change);
 	mc_cond_signal(&kv->flush);
@@ -301,6 +314,7 @@ void kv_replay_ops(struct mc_kv *kv, struct mc_kv_log_replay *ret)
 		.dir = on_dir,
 		.pin = on_pin,
 		.remote = on_remote,
+		.unread = on_unread,
 		.done = on_done,
 		.ctx = kv,
 	};

@@ -50,11 +50,19 @@ int mc_kv_table_init(struct mc_kv_table *t)
 	return t->buckets == NULL ? -ENOMEM : 0;
 }
 
-void mc_kv_table_done(struct mc_kv_table *t)
+void mc_kv_table_clear(struct mc_kv_table *t)
 {
 	for (uint32_t i = 1; i < t->n_slots; i++)
 		if (!is_free(t->slots[i]))
 			free(t->slots[i]);
+	memset(t->buckets, 0, t->n_buckets * sizeof(*t->buckets));
+	t->n = t->free_slot = 0;
+	t->n_slots = 1;
+}
+
+void mc_kv_table_done(struct mc_kv_table *t)
+{
+	mc_kv_table_clear(t);
 	free(t->slots);
 	free(t->buckets);
 	*t = (struct mc_kv_table){0};

@@ -40,6 +40,8 @@ struct mc_kv_table {
 };
 
 int mc_kv_table_init(struct mc_kv_table *t);
+/* No entry is left. */
+void mc_kv_table_clear(struct mc_kv_table *t);
 void mc_kv_table_done(struct mc_kv_table *t);
 
 /* NULL where the slot is free. */

@@ -47,6 +47,10 @@ static const struct text texts[] = {
 		"kv: NVMe is slow, its flushes take seconds: what is put goes to the remote where "
 		"that works; look at the disk, it is tried again",
 		NULL},
+	{KV_UNREAD,
+		"kv: NVMe cannot be read, so what is there is not known: look at the disk, it is "
+		"tried again; 'mooncakefs fsck' says what can be saved",
+		NULL},
 	{-EPROTONOSUPPORT,
 		"kv: the journal on NVMe could not be read, nothing can be kept there: look at the "
 		"log, "
