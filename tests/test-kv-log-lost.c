@@ -6,7 +6,7 @@
 #include "tests/kv-log-fixture.h"
 #include "tests/suite.h"
 #include "tier/journal-page.h"
-#include "tier/journal.h"
+#include "tier/kv-log-journal.h"
 
 #define SEGMENT 65536u
 #define SEEDS 8u /* of what a crash keeps of the names */
@@ -204,9 +204,58 @@ START_TEST(the_directory_of_a_new_store_is_there_after_a_crash)
 }
 END_TEST
 
+static int pass_over(void *ctx, uint8_t type, const void *rec, size_t len, struct mc_err *err)
+{
+	return 0;
+}
+
+static int emit_absurd(void *ctx, struct mc_journal *j)
+{
+	const struct mc_kv_put_front *put = ctx;
+	unsigned char rec[sizeof(*put) + 1];
+
+	memcpy(rec, put, sizeof(*put));
+	rec[sizeof(*put)] = 'x';
+	return mc_journal_snapshot_add(j, MC_JOURNAL_KV_PUT, rec, sizeof(rec));
+}
+
+START_TEST(a_head_whose_parts_could_not_be_counted_is_passed_over)
+{
+	static const struct mc_kv_put_front absurd[] = {
+		{.segment = MC_KV_SPLIT, .off = 1, .size = UINT64_MAX},
+		{.segment = MC_KV_SPLIT, .off = UINT64_C(1) << 63, .size = UINT64_MAX},
+		{.segment = MC_KV_SPLIT, .off = 0, .size = 1},
+		{.segment = MC_KV_SPLIT, .off = 8192, .size = UINT64_C(1) << 62}};
+
+	for (size_t i = 0; i < sizeof(absurd) / sizeof(*absurd); i++) {
+		struct mc_kv_log *log = start();
+		char path[4096];
+		struct mc_journal_opts o = {
+			.io = io_fault_table(fault), .dir = path, .apply = pass_over};
+		struct mc_journal *j;
+		unsigned damaged;
+
+		snprintf(path, sizeof(path), "%s/kvjournal", dir);
+		memcpy(o.uuid, log->store->uuid, sizeof(o.uuid));
+		mc_kv_log_close(log);
+		kv_forget(&owner);
+		ck_assert_int_eq(mc_journal_open(&o, &j, &damaged, NULL), 0);
+		ck_assert_int_eq(
+			mc_journal_snapshot(j, emit_absurd, (void *)(uintptr_t)&absurd[i]), 0);
+		mc_journal_close(j);
+		log = open_log();
+		ck_assert_uint_eq(owner.puts, 0);
+		ck_assert_int_eq(kv_put(log, &owner, "a", 2, 40000), 0);
+		ck_assert_int_eq(kv_check(log, &owner, "a", 2), 0);
+		stop(log);
+	}
+}
+END_TEST
+
 SUITE_MAIN("kv-log-lost", a_copy_whose_record_found_no_memory_outlives_its_segment,
 	a_put_whose_record_found_no_memory_loses_neither_version,
 	an_object_in_parts_whose_record_found_no_memory_keeps_its_parts,
 	a_rename_whose_record_found_no_memory_is_durable_when_it_returns,
 	a_segment_that_is_found_has_its_name_synced_before_what_it_holds_is_acknowledged,
-	the_directory_of_a_new_store_is_there_after_a_crash)
+	the_directory_of_a_new_store_is_there_after_a_crash,
+	a_head_whose_parts_could_not_be_counted_is_passed_over)

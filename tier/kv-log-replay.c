@@ -35,7 +35,10 @@ static int apply_put(struct mc_kv_log *log, enum mc_kv_kind kind, const unsigned
 	len -= sizeof(put) + crc_len;
 	memcpy(key, p + sizeof(put) + crc_len, len);
 	key[len] = '\0';
-	if (put.segment == MC_KV_SPLIT && kind != MC_KV_OBJECT)
+	/* Of a head that contradicts itself the parts could not be counted. */
+	if (put.segment == MC_KV_SPLIT &&
+		(kind != MC_KV_OBJECT || put.off < MC_KV_ALIGN ||
+			put.size > (uint64_t)put.n_crc << 20))
 		return 0;
 	if (put.segment != MC_KV_SPLIT) {
 		seg = mc_kv_segment_note(log, put.segment);
