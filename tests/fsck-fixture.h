@@ -14,6 +14,7 @@
 /* Images: whole, with a tail; whole and small; with holes. */
 static const uint64_t fsck_size[] = {2 * MIB + 5000, 777, 3 * MIB};
 #define FSCK_IMAGES (sizeof(fsck_size) / sizeof(*fsck_size))
+#define FSCK_BLOCKS 6u
 
 /* In memory: a hundred directories are made, damaged and repaired, with their syncs. */
 static inline const char *fsck_parent(void)
@@ -83,6 +84,15 @@ static inline void fsck_copy(const char *from, const char *to)
 
 	snprintf(line, sizeof(line), "cp -a '%s'/. '%s'", from, to);
 	ck_assert_int_eq(system(line), 0);
+}
+
+static inline void fsck_flip(int fd, off_t at)
+{
+	unsigned char byte;
+
+	ck_assert_int_eq(pread(fd, &byte, 1, at), 1);
+	byte ^= 0x40;
+	ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
 }
 
 /* Fills dir; killed: it is what lies there while both are open. */
