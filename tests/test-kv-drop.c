@@ -274,26 +274,39 @@ START_TEST(a_copy_on_the_remote_that_answered_an_error_goes_with_the_object)
 }
 END_TEST
 
+static const struct mc_fault_rule no_unlink = {
+	.op = MC_FAULT_UNLINK, .kind = MC_FAULT_FAIL, .error = -EIO};
+
+static void put_on_remote(struct mc_kv *kv, const char *key, size_t size, uint32_t seed)
+{
+	const char *why;
+
+	ck_assert_int_eq(kv_put(kv, key, size, seed, 0), 0);
+	ck_assert_int_eq(mc_kv_sync(kv, key), 0);
+	ck_assert_int_eq(mc_kv_evict_from(kv, key, MC_TIER_NVME, &why), 0);
+}
+
+/* As a kill leaves what is remembered of removals; each entry here has a key of one byte. */
+static void keep_entries(const struct kv_fixture *x, unsigned n)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/kv-deletes", x->nvme);
+	ck_assert_int_eq(truncate(path, (off_t)n * (32 + 1)), 0);
+}
+
 /* The remote has a version of "a" that a later one, on NVMe, has replaced, and what is remembered
  * of it is that it waits for that: the daemon was killed between the two. It stays while the remote
  * removes nothing. */
 static void start_replaced(struct kv_fixture *x, struct mc_fault **ret)
 {
-	static const struct mc_fault_rule stays = {
-		.op = MC_FAULT_UNLINK, .kind = MC_FAULT_FAIL, .error = -EIO};
-	const char *why;
-	char path[128];
-
 	start_faulty(x, ret);
-	ck_assert_int_eq(kv_put(x->kv, "a", 5000, 1, 0), 0);
-	ck_assert_int_eq(mc_kv_sync(x->kv, "a"), 0);
-	ck_assert_int_eq(mc_kv_evict_from(x->kv, "a", MC_TIER_NVME, &why), 0);
-	mc_fault_add(*ret, &stays);
+	put_on_remote(x->kv, "a", 5000, 1);
+	mc_fault_add(*ret, &no_unlink);
 	ck_assert_int_eq(kv_put(x->kv, "a", 6000, 2, 0), 0);
 	ck_assert_int_eq(mc_kv_sync(x->kv, "a"), 0);
 	stop(x);
-	snprintf(path, sizeof(path), "%s/kv-deletes", x->nvme);
-	ck_assert_int_eq(truncate(path, 32 + 1), 0); /* its first entry, with a key of one byte */
+	keep_entries(x, 1);
 	kv_fixture_start(x);
 	kv_expect(x->kv, "a", 6000, 2);
 }
@@ -335,6 +348,33 @@ START_TEST(what_waited_to_leave_the_remote_does_not_come_back_when_its_key_is_re
 }
 END_TEST
 
+/* The daemon was killed after the remote had the new version, before the removal of the one that it
+ * replaced there was off the list; another removal, which fails, comes before it. */
+START_TEST(a_removal_of_an_earlier_daemon_hides_no_later_version)
+{
+	struct mc_fault *fault;
+	struct kv_fixture x;
+	struct mc_kv_attr a;
+
+	start_faulty(&x, &fault);
+	put_on_remote(x.kv, "a", 5000, 1);
+	put_on_remote(x.kv, "b", 5000, 2);
+	mc_fault_add(fault, &no_unlink);
+	ck_assert_int_eq(mc_kv_unlink(x.kv, "a"), 0);
+	ck_assert_int_eq(mc_kv_unlink(x.kv, "b"), 0);
+	put_on_remote(x.kv, "a", 6000, 3);
+	stop(&x);
+	keep_entries(&x, 2);
+	kv_fixture_start(&x);
+	ck_assert_int_eq(kv_ask(x.kv, "b", &a), -ENOENT);
+	ck_assert_int_eq(kv_ask(x.kv, "a", &a), 0);
+	kv_expect(x.kv, "a", 6000, 3);
+	ck_assert_int_eq(kv_put(x.kv, "a", 7000, 4, 0), 0);
+	ck_assert_int_eq(mc_kv_unlink(x.kv, "a"), 0);
+	expect_absent_after_a_reboot(&x, fault);
+}
+END_TEST
+
 SUITE_MAIN("kv-drop", what_leaves_nvme_is_on_the_remote_first,
 	what_leaves_dram_before_nvme_is_copied_from_there, a_remote_copy_goes_when_nvme_has_one,
 	without_another_tier_the_copy_stays, what_is_pinned_stays_everywhere,
@@ -342,4 +382,5 @@ SUITE_MAIN("kv-drop", what_leaves_nvme_is_on_the_remote_first,
 	a_directory_holds_what_lies_below_it,
 	a_copy_on_the_remote_that_answered_an_error_goes_with_the_object,
 	what_waited_to_leave_the_remote_does_not_come_back_when_its_key_is_renamed,
-	what_waited_to_leave_the_remote_does_not_come_back_when_its_key_is_removed)
+	what_waited_to_leave_the_remote_does_not_come_back_when_its_key_is_removed,
+	a_removal_of_an_earlier_daemon_hides_no_later_version)

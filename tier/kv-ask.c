@@ -8,10 +8,12 @@
  * 2. Nobody waits longer than WAIT_NS (and a tick of the keeper) for an answer. Where one waited in
  * vain (asks_late) nobody waits any more, and there is one question at a time, until the remote
  * answers.
- * 3. An answer counts only for the version that was here when the question was asked.
+ * 3. An answer counts only for the version that was here when the question was asked, and while no
+ * removal of the key has ended since.
  * 4. An ask is in kv->waiting exactly until somebody takes it out to tell its asker.
  */
 #include "tier/kv-impl.h"
+#include "tier/kv-delete.h"
 #include "tier/kv-remote.h"
 
 #include <string.h>
@@ -30,6 +32,7 @@ struct kv_ask {
 	uint64_t begun_ns;   /* when the wait for the remote began; 0 = recovery is waited for */
 	bool known;          /* the key had this version here */
 	uint8_t version[16];
+	uint32_t removals; /* as many had ended when the question was asked */
 	char key[];
 };
 
@@ -130,27 +133,42 @@ static struct kv_absent *absent_slot(struct mc_kv *kv, uint64_t hash) MC_REQUIRE
 	return &kv->absent[hash % KV_ABSENT];
 }
 
-/* r, f: the remote's answer; -ENOENT: nothing, -EBADMSG: what is no object of this key. */
-static void learn_locked(struct mc_kv *kv, const struct kv_ask *a, int r, const struct kv_footer *f)
+static uint32_t *removals_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock)
+{
+	return &kv->removals[kv_key_hash(key) % KV_GATES];
+}
+
+/* Nothing is here under that key: the remote's version, unless it is about to be removed. */
+static void learn_unknown_locked(
+	struct mc_kv *kv, const char *key, int r, const struct kv_footer *f) MC_REQUIRES(kv->lock)
+{
+	uint64_t hash = kv_key_hash(key);
+
+	if (r == 0 && kv_delete_find_locked(kv, key, f->version) == NULL)
+		enter_found_locked(kv, key, f);
+	else
+		*absent_slot(kv, hash) =
+			(struct kv_absent){.hash = hash, .until_ns = mc_now_ns() + ABSENT_NS};
+}
+
+/* r, f: the remote's answer; -ENOENT: nothing, -EBADMSG: what is no object of this key. False: to
+ * be asked again. */
+static bool learn_locked(struct mc_kv *kv, const struct kv_ask *a, int r, const struct kv_footer *f)
 	MC_REQUIRES(kv->lock)
 {
 	struct kv_object *obj;
 	struct kv_gate gate;
-	bool same;
+	bool same, fresh;
 
 	kv_gate_enter_locked(kv, a->key, NULL, &gate);
 	obj = kv_index_find(kv->index, a->key);
 	same = obj != NULL && a->known && memcmp(obj->version, a->version, 16) == 0 &&
 		obj->remotes > 0 && obj->state == MC_KV_CLEAN;
-	if (kv_delete_pending_locked(kv, a->key)) {
+	fresh = *removals_locked(kv, a->key) == a->removals;
+	if (!fresh || kv_delete_pending_here_locked(kv, a->key)) {
 		/* Removed here meanwhile: what the remote said is not so any more. */
-	} else if (obj == NULL && r == 0) {
-		enter_found_locked(kv, a->key, f);
 	} else if (obj == NULL) {
-		uint64_t hash = kv_key_hash(a->key);
-
-		*absent_slot(kv, hash) =
-			(struct kv_absent){.hash = hash, .until_ns = mc_now_ns() + ABSENT_NS};
+		learn_unknown_locked(kv, a->key, r, f);
 	} else if (same &&
 		(r == -EBADMSG || (r == 0 && memcmp(obj->version, f->version, 16) == 0))) {
 		kv_asked_locked(kv, obj);
@@ -158,6 +176,7 @@ static void learn_locked(struct mc_kv *kv, const struct kv_ask *a, int r, const 
 		enter_found_locked(kv, a->key, f);
 	}
 	kv_gate_leave_locked(kv, &gate);
+	return fresh;
 }
 
 /* ---- asking */
@@ -240,7 +259,7 @@ static bool is_due_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->loc
 	uint64_t hash = kv_key_hash(key);
 	const struct kv_absent *slot = absent_slot(kv, hash);
 
-	if (kv->opts.remote == NULL || kv_delete_pending_locked(kv, key) ||
+	if (kv->opts.remote == NULL || kv_delete_pending_here_locked(kv, key) ||
 		(kv->asks_late && kv->n_asks > 0))
 		return false;
 	if (obj != NULL)
@@ -249,9 +268,10 @@ static bool is_due_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->loc
 		(slot->hash != hash || slot->until_ns <= mc_now_ns());
 }
 
-/* Asks the remote and enters what it says. */
-static void ask_remote(struct kv_ask *a)
+/* Asks the remote and enters what it says. False: a removal has ended meanwhile. */
+static bool ask_remote(struct kv_ask *a)
 {
+	bool fresh = true;
 	struct mc_kv *kv = a->kv;
 	struct kv_object *obj;
 	struct kv_footer f;
@@ -262,6 +282,7 @@ static void ask_remote(struct kv_ask *a)
 	a->known = obj != NULL;
 	if (obj != NULL)
 		memcpy(a->version, obj->version, sizeof(a->version));
+	a->removals = *removals_locked(kv, a->key);
 	kv->n_asks++;
 	mc_mutex_unlock(&kv->lock);
 	r = kv_remote_footer(kv, a->key, &f);
@@ -270,13 +291,14 @@ static void ask_remote(struct kv_ask *a)
 	mc_mutex_lock(&kv->lock);
 	if (r == 0 || r == -ENOENT || r == -EBADMSG) {
 		kv->asks_late = false;
-		learn_locked(kv, a, r, &f);
+		fresh = learn_locked(kv, a, r, &f);
 	}
 	kv->n_asks--;
 	mc_mutex_unlock(&kv->lock);
 	if (r == 0)
 		kv_footer_done(&f);
 	kv_reap(kv);
+	return fresh;
 }
 
 /* The end of the job: tells the asker, if nobody did, and is done with a. */
@@ -306,8 +328,8 @@ static void ask_job(void *ctx)
 		a->begun_ns = mc_now_ns();
 	due = r == 0 && a->waiting && is_due_locked(kv, a->key);
 	mc_mutex_unlock(&kv->lock);
-	if (due)
-		ask_remote(a);
+	while (due && !ask_remote(a))
+		;
 	finish(a, r);
 }
 

@@ -76,6 +76,8 @@ static void replay(struct mc_kv *kv, const char *buf, size_t len) MC_REQUIRES(kv
 		if (e.op != KV_DELETE_DONE && d == NULL) {
 			d = kv_delete_push_locked(kv, key, e.version);
 			if (d != NULL)
+				d->earlier = true;
+			if (d != NULL)
 				d->waiting = d->later = e.op == KV_DELETE_LATER;
 		}
 		if (e.op != KV_DELETE_DONE && d != NULL)

@@ -29,9 +29,13 @@ struct kv_delete *kv_delete_find_locked(struct mc_kv *kv, const char *key, const
 	return d;
 }
 
-bool kv_delete_pending_locked(struct mc_kv *kv, const char *key)
+bool kv_delete_pending_here_locked(struct mc_kv *kv, const char *key)
 {
-	return kv_delete_find_locked(kv, key, NULL) != NULL;
+	const struct kv_delete *d = kv->deletes;
+
+	while (d != NULL && (d->earlier || strcmp(d->key, key) != 0))
+		d = d->next;
+	return d != NULL;
 }
 
 bool kv_delete_pending(struct mc_kv *kv, const char *key)
@@ -39,7 +43,7 @@ bool kv_delete_pending(struct mc_kv *kv, const char *key)
 	bool pending;
 
 	mc_mutex_lock(&kv->lock);
-	pending = kv_delete_pending_locked(kv, key);
+	pending = kv_delete_find_locked(kv, key, NULL) != NULL;
 	mc_mutex_unlock(&kv->lock);
 	return pending;
 }
@@ -67,6 +71,7 @@ void kv_delete_remove_locked(struct mc_kv *kv, struct kv_delete *gone)
 		at = &(*at)->next;
 	*at = gone->next;
 	kv->n_held_deletes -= gone->held;
+	kv->removals[kv_key_hash(gone->key) % KV_GATES]++;
 	free(gone);
 }
 

@@ -11,6 +11,7 @@ struct kv_delete {
 	bool waiting; /* until the version that replaced it is durable */
 	bool held;    /* somebody reads the remote's copy: it stays, and is not replaced in haste */
 	bool later;   /* the file says that it waits */
+	bool earlier; /* of an earlier daemon: the key may have another version there by now */
 	char key[];
 };
 

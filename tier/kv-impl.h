@@ -192,6 +192,8 @@ struct mc_kv {
 	bool asks_late MC_GUARDED_BY(lock); /* one was not answered in time, and none since */
 	struct kv_delete *deletes MC_GUARDED_BY(lock);
 	uint64_t n_held_deletes MC_GUARDED_BY(lock);
+	/* Removals on the remote that have ended, by hash of their key. */
+	uint32_t removals[KV_GATES] MC_GUARDED_BY(lock);
 	bool deleting MC_GUARDED_BY(lock);
 	uint64_t delete_retry_ns MC_GUARDED_BY(lock);
 	int deletes_fd;                                   /* -1 = none */

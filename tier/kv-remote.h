@@ -56,7 +56,8 @@ void kv_delete_hold_locked(struct mc_kv *kv, const char *key, struct kv_object *
 void kv_delete_unhold(struct mc_kv *kv, const uint8_t version[16]) MC_EXCLUDES(kv->lock);
 bool kv_delete_held_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
 bool kv_delete_pending(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
-bool kv_delete_pending_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
+/* Likewise, but not what an earlier daemon removed: it may have put another version there. */
+bool kv_delete_pending_here_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
 int kv_delete_open(struct mc_kv *kv);
 void kv_delete_close(struct mc_kv *kv);
 void kv_deletes_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
