@@ -366,6 +366,28 @@ START_TEST(large_and_small_objects_share_the_capacity)
 }
 END_TEST
 
+START_TEST(what_is_gone_cannot_be_held_and_what_is_held_is_not_gone)
+{
+	struct mc_kv_log *log = start();
+	char *buf = aligned_alloc(4096, 4 * MIB);
+	struct kv_known k;
+
+	ck_assert_int_eq(kv_put(log, &owner, "large", 1, 3 * MIB), 0);
+	k = *kv_find_locked(&owner, "large");
+	ck_assert_int_eq(mc_kv_log_hold(log, k.version, &k.loc), 0);
+	ck_assert_int_eq(mc_kv_log_remove(log, "large", k.version, &k.loc), 0);
+	ck_assert_int_eq(mc_kv_log_seal(log), 0);
+	ck_assert_int_eq(kv_read(log, &k, 0, 3 * MIB, buf), 0);
+	ck_assert(tier_matches(buf, 3 * MIB, 1, 0));
+	mc_kv_log_release(log, k.version, &k.loc);
+	while (kv_stats(log).parts > 0)
+		mc_kv_log_seal(log);
+	ck_assert_int_eq(mc_kv_log_hold(log, k.version, &k.loc), -ESTALE);
+	free(buf);
+	stop(log);
+}
+END_TEST
+
 SUITE_MAIN("kv-log", objects_of_every_size_read_back_before_and_after_restarts,
 	a_range_reads_its_bytes_aligned_or_not, a_replaced_key_has_only_the_new_version,
 	a_rename_moves_the_name_and_replaces_the_target,
@@ -375,4 +397,5 @@ SUITE_MAIN("kv-log", objects_of_every_size_read_back_before_and_after_restarts,
 	a_segment_without_live_records_is_reused_and_its_old_places_are_stale,
 	reclaim_copies_what_the_owner_keeps_and_evicts_the_rest,
 	a_full_log_is_enospc_and_changes_nothing_until_there_is_room,
-	large_and_small_objects_share_the_capacity)
+	large_and_small_objects_share_the_capacity,
+	what_is_gone_cannot_be_held_and_what_is_held_is_not_gone)

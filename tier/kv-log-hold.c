@@ -30,8 +30,13 @@ bool mc_kv_split_held_locked(
 static int hold_split_locked(struct mc_kv_log *log, const uint8_t version[16], uint32_t number)
 	MC_REQUIRES(log->lock)
 {
-	struct mc_kv_gone *grown = reallocarray(log->held, log->n_held + 1, sizeof(*grown));
+	struct mc_kv_gone *grown;
+	char key[MC_KV_PART_KEY];
 
+	mc_kv_part_key(version, number, 0, key);
+	if (mc_kv_table_find(&log->table, MC_KV_PART, key) == 0)
+		return -ESTALE;
+	grown = reallocarray(log->held, log->n_held + 1, sizeof(*grown));
 	if (grown == NULL)
 		return -ENOMEM;
 	log->held = grown;

@@ -198,7 +198,8 @@ void mc_kv_splits_remove(struct mc_kv_log *log)
 		const struct mc_kv_loc loc = {MC_KV_SPLIT, gone[i].number, gone[i].part_bytes};
 
 		mc_mutex_lock(&log->lock);
-		if (r != 0) /* its end is not durable yet */
+		/* Its end is not durable yet, or somebody came to hold it meanwhile. */
+		if (r != 0 || mc_kv_split_held_locked(log, gone[i].version, gone[i].number))
 			mc_kv_split_gone_locked(log, gone[i].version, &loc, gone[i].size);
 		else
 			drop_parts_locked(log, &gone[i]);
