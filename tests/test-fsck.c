@@ -173,12 +173,13 @@ START_TEST(segments_and_images_that_changed_places_are_found)
 }
 END_TEST
 
+#define STRANGE_IMAGE                                                                              \
+	"images/00/0000000000000000000000000000000000000000000000000000000000000000-4096"
+
 START_TEST(what_nobody_owns_is_named_and_removed_and_is_no_damage)
 {
 	static const char *const strangers[] = {"images/00/stranger", "held/stranger",
-		"segments/stranger", "segments/000000ff", "segments/00000000",
-		"images/00/"
-		"0000000000000000000000000000000000000000000000000000000000000000-4096"};
+		"segments/stranger", "segments/000000ff", "segments/00000000", STRANGE_IMAGE};
 	const unsigned n = sizeof(strangers) / sizeof(*strangers);
 	char *dir = tier_dir_make(fsck_parent());
 	struct mc_fsck_result res;
