@@ -62,10 +62,17 @@ void mc_figures_take(struct mc_fs *fs, struct mc_figures *ret)
 	ret->nvme_bypassed = ret->store.nvme.bypassed;
 }
 
+bool mc_figures_nvme_short(const struct mc_figures *f, uint64_t *ret_given)
+{
+	*ret_given = f->store.nvme.capacity + (f->kv.on_device ? 0 : f->kv.nvme_capacity);
+	return f->store.nvme.disk_bytes > 0 && *ret_given > f->store.nvme.disk_bytes;
+}
+
 void mc_figures_degraded(const struct mc_fs *fs, const struct mc_figures *f,
 	void (*each)(void *ctx, const char *text), void *ctx)
 {
 	char text[256];
+	uint64_t given;
 
 	if (!f->remote.connected)
 		each(ctx, "the remote does not answer; what is resident is served meanwhile");
@@ -85,6 +92,13 @@ void mc_figures_degraded(const struct mc_fs *fs, const struct mc_figures *f,
 	}
 	if (f->store.nvme.bypassed)
 		each(ctx, "the NVMe tier had too many I/O errors; it is left out and probed");
+	if (mc_figures_nvme_short(f, &given)) {
+		snprintf(text, sizeof(text),
+			"the NVMe tier was given %llu bytes, but its file system has %llu: what "
+			"fits is kept",
+			(unsigned long long)given, (unsigned long long)f->store.nvme.disk_bytes);
+		each(ctx, text);
+	}
 	if (fs->opts->takeover != NULL && mc_takeover_why_not(fs->opts->takeover) != NULL) {
 		snprintf(text, sizeof(text), "no takeover: %s",
 			mc_takeover_why_not(fs->opts->takeover));

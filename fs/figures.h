@@ -31,6 +31,9 @@ struct mc_figures {
 
 void mc_figures_take(struct mc_fs *fs, struct mc_figures *ret);
 
+/* Whether --nvme is more than the file system it lies on has; *ret_given: bytes, of both stores. */
+bool mc_figures_nvme_short(const struct mc_figures *f, uint64_t *ret_given);
+
 /* What is not as it should be, each a sentence; calls each for every one. */
 void mc_figures_degraded(const struct mc_fs *fs, const struct mc_figures *f,
 	void (*each)(void *ctx, const char *text), void *ctx);

@@ -87,6 +87,8 @@ static const struct row rows[] = {
 		"Checkpoint files of which a tier holds something."},
 	{"unverified_files", GAUGE, WITH_NVME, AT(store.unverified), NULL,
 		"Files on NVMe that are still to be read through after the start."},
+	{"verified_percent", GAUGE, WITH_NVME, AT(store.verified_percent), NULL,
+		"How much of what was to be read through has been; 100 when nothing is left."},
 	{"nvme_read_bytes", COUNTER, WITH_NVME, AT(store.nvme.bytes_read), NULL,
 		"Checkpoint bytes read from NVMe by the daemon."},
 	{"nvme_written_bytes", COUNTER, WITH_NVME, AT(store.nvme.bytes_written), NULL,
@@ -156,6 +158,8 @@ static const struct row rows[] = {
 		"Segments of the KV log that were made free again."},
 	{"kv_recovering", GAUGE, WITH_KV, AT(kv_recovering), NULL,
 		"1 while the index of a start is incomplete."},
+	{"kv_recovered_percent", GAUGE, WITH_KV, AT(kv.recovered_percent), NULL,
+		"How much of the index of a start is there; 100 when it is complete."},
 };
 
 static bool applies(enum when w, const struct mc_figures *f)

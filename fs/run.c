@@ -27,6 +27,7 @@
 #include "fs/draft.h"
 #include "fs/control.h"
 #include "fs/kv.h"
+#include "fs/figures.h"
 #include "fs/log.h"
 #include "fs/metrics-http.h"
 #include "fs/mode.h"
@@ -66,6 +67,20 @@ static void tell(struct mc_fs *fs, enum mc_fs_news news)
 		fs->opts->news(fs->opts->ctx, news);
 }
 
+static void warn_short_disk(struct mc_fs *fs)
+{
+	struct mc_figures f;
+	uint64_t given;
+
+	mc_figures_take(fs, &f);
+	if (mc_figures_nvme_short(&f, &given))
+		mc_log(MC_LOG_WARNING, "nvme-larger-than-disk",
+			"nvme_bytes=%llu disk_bytes=%llu text=\"what fits is kept; give --nvme "
+			"less, "
+			"or a larger disk\"",
+			(unsigned long long)given, (unsigned long long)f.store.nvme.disk_bytes);
+}
+
 /* A loop thread finished a request; after the first one, INIT, the tree answers. */
 static void served(void *ctx)
 {
@@ -88,6 +103,7 @@ static void served(void *ctx)
 		"threads=%u",
 		fs->mountpoint, atomic_load(&f->passthrough) ? "on" : "off",
 		reason != NULL ? reason : "", f->max_request, f->readahead_kb, f->threads);
+	warn_short_disk(fs);
 	mc_space_refresh(fs);
 	tell(fs, MC_FS_READY);
 }

@@ -241,7 +241,9 @@ static json_t *recovery(const struct mc_figures *f)
 
 	return OBJECT({"done", json_boolean(done)},
 		{"kv_index_complete", json_boolean(!f->kv.recovering)},
+		{"kv_index_percent", number(f->has_kv ? f->kv.recovered_percent : 100)},
 		{"kv_objects", number(f->kv.objects)},
+		{"nvme_verified_percent", number(f->store.verified_percent)},
 		{"nvme_files_to_verify", number(f->store.unverified)});
 }
 

@@ -11,6 +11,7 @@ status_check() { timeout 100 python3 -B "$mount_lib/status_checks.py" "$1" "$mnt
 clean()
 {
 	mount_clean
+	! mountpoint -q "$MC_TMP/small" || umount "$MC_TMP/small"
 	nfs_stop_all
 }
 trap clean EXIT
@@ -47,4 +48,14 @@ fact 'events are the last lines of the log'
 status_check events "mounted mountpoint $mnt"
 fact 'everything answers while 64 readers wait for a dead remote'
 status_check outage "$MC_BUILD/tests/tcp-proxy" set "$MC_TMP/proxy"
+mount_stop || fail "stop: $mount_rc"
+
+fact 'an NVMe tier that is larger than its disk is told at the mount and in status, with both numbers'
+mkdir "$MC_TMP/small"
+mount -t tmpfs -o size=256m tmpfs "$MC_TMP/small" || fail 'tmpfs'
+remote=dir:$MC_TMP/remote
+mount_import "$MC_TMP/source" acme/model@r1 || fail 'import'
+mount_start --dram 192MiB --kv-dram 64MiB --nvme "$MC_TMP/small/nvme,1GiB" || fail 'mount'
+logged event=nvme-larger-than-disk nvme_bytes=1073741824 disk_bytes=268435456
+status_check short_disk "$MC_TMP/small" 1073741824
 mount_stop || fail "stop: $mount_rc"

@@ -42,6 +42,7 @@ START_TEST(restart_keeps_blocks_and_verifies_them_once)
 	n = nvme_open(dir, 64 * MIB);
 	img = nvme_image(n, 1, size, false);
 	ck_assert_int_eq(mc_nvme_verify(img, NULL, NULL), 0);
+	ck_assert_uint_eq(nvme_stats(n).looked, 5);
 	ck_assert(mc_nvme_verified(img));
 	mc_nvme_image_put(img);
 	mc_nvme_close(n);

@@ -227,6 +227,8 @@ int mc_journal_pages_read(const struct mc_journal_opts *o, const struct mc_journ
 			break;
 		}
 		ret->pages = n + 1;
+		if (o->share != NULL)
+			atomic_fetch_add(&o->share->seen, sizeof(*p));
 		/* What apply_whole leaves is part of one record, so the page fits. */
 		memcpy(b.data + b.len, p->bytes, p->used);
 		b.len += p->used;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 
 #define SUPER_BYTES (UINT64_C(2) * MC_JOURNAL_PAGE)
 
@@ -200,6 +201,26 @@ uint64_t mc_journal_place_first(const struct mc_journal_place *p)
 	if (p->dir == NULL && getrandom(&first, sizeof(first), 0) != (ssize_t)sizeof(first))
 		return 0;
 	return p->dir == NULL ? first >> 16 | UINT64_C(1) << 47 : first;
+}
+
+uint64_t mc_journal_place_bytes(const struct mc_journal_place *p, uint64_t generation)
+{
+	static const enum mc_journal_kind kinds[] = {MC_JOURNAL_SNAPSHOT, MC_JOURNAL_LOG};
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct mc_journal_file f;
+		struct stat st;
+
+		if (mc_journal_file_open(p, kinds[i], generation, &f) != 0)
+			continue;
+		if (!f.owned)
+			bytes += f.limit;
+		else if (fstat(f.fd, &st) == 0)
+			bytes += (uint64_t)st.st_size;
+		mc_journal_file_close(&f);
+	}
+	return bytes;
 }
 
 uint64_t mc_journal_place_log_bytes(const struct mc_journal_place *p)

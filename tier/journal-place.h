@@ -47,5 +47,7 @@ void mc_journal_file_close(struct mc_journal_file *f);
 void mc_journal_place_clean(const struct mc_journal_place *p, uint64_t generation);
 /* Of the first generation; 0: no randomness. */
 uint64_t mc_journal_place_first(const struct mc_journal_place *p);
+/* Bytes of snapshot and log of a generation; of an area, their room. */
+uint64_t mc_journal_place_bytes(const struct mc_journal_place *p, uint64_t generation);
 /* Bytes of log that there is room for. */
 uint64_t mc_journal_place_log_bytes(const struct mc_journal_place *p);

@@ -178,6 +178,9 @@ int mc_journal_open(const struct mc_journal_opts *opts, struct mc_journal **ret,
 	memcpy(j->super.uuid, opts->uuid, sizeof(j->super.uuid));
 	if (r == 0)
 		r = find_generation(j, ret_damaged, err);
+	if (r == 0 && opts->share != NULL && j->super.generation > 0)
+		atomic_store(&opts->share->total,
+			mc_journal_place_bytes(&j->place, j->super.generation));
 	if (r == 0 && j->super.generation > 0)
 		r = read_file(j, MC_JOURNAL_SNAPSHOT, ret_damaged, err);
 	if (r == 0 && j->super.generation > 0)

@@ -9,11 +9,13 @@
  * it.
  *
  * Failed write or fsync, no memory for a record: the log takes no more (the kernel forgets what it
- * could not write); the next snapshot starts a new generation from memory. Thread-safe but for open, snapshot and close.
+ * could not write); the next snapshot starts a new generation from memory. Thread-safe but for
+ * open, snapshot and close.
  */
 #pragma once
 
 #include "tier/error.h"
+#include "tier/share.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,6 +70,9 @@ struct mc_journal_opts {
 	 * file: below dir. Then the log is read to its end for what lies behind the tail. */
 	void (*damaged)(void *ctx, const char *file, const char *what);
 	void *damaged_ctx;
+	/* Bytes of snapshot and log, and how many were read; of an area, its room. Borrowed during
+	 * the open; NULL allowed. */
+	struct mc_share *share;
 };
 
 /*

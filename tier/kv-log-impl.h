@@ -48,6 +48,7 @@
 #include "tier/kv-store.h"
 #include "tier/kv-table.h"
 #include "tier/lock.h"
+#include "tier/share.h"
 #include "tier/uring.h"
 
 #include <errno.h>
@@ -191,10 +192,11 @@ struct mc_kv_log {
 		moved; /* for everybody else: an op ended, recovery ended, a pack came back */
 	struct mc_journal *journal; /* owned; NULL until recovery read it */
 	bool recovering, stopping, packer_done;
-	bool closing;  /* recovery that fails is not tried again */
-	int unread;    /* why recovery failed last, while it is tried again */
-	bool replayed; /* the table and the figures are complete */
-	int dead;      /* recovery failed with this */
+	bool closing;               /* recovery that fails is not tried again */
+	int unread;                 /* why recovery failed last, while it is tried again */
+	bool replayed;              /* the table and the figures are complete */
+	int dead;                   /* recovery failed with this */
+	struct mc_share read, told; /* of recovery: bytes of the journal, slots of the table */
 	struct mc_kv_table table;
 	uint64_t table_max;          /* its bytes: what a snapshot has room for */
 	struct mc_kv_segment **segs; /* owned, by id */

@@ -97,10 +97,12 @@ static void tell_entry(const struct mc_kv_log_replay *to, const struct mc_kv_ent
 /* Nobody changes the table before this is over. Directories first: objects lie in them. */
 static void tell_all(struct mc_kv_log *log)
 {
+	atomic_store(&log->told.total, UINT64_C(2) * log->table.n_slots);
 	for (int objects = 0; objects < 2; objects++)
 		for (uint32_t slot = 1; slot < log->table.n_slots; slot++) {
 			const struct mc_kv_entry *e = mc_kv_table_get(&log->table, slot);
 
+			atomic_fetch_add_explicit(&log->told.seen, 1, memory_order_relaxed);
 			if (e != NULL && (e->kind != MC_KV_DIR) == objects)
 				tell_entry(&log->replay, e);
 		}
@@ -114,15 +116,21 @@ int mc_kv_replay(struct mc_kv_log *log,
 		.apply = mc_kv_journal_apply,
 		.ctx = log,
 		.damaged = damaged,
-		.damaged_ctx = ctx};
+		.damaged_ctx = ctx,
+		.share = &log->read};
 	struct mc_journal *journal = NULL;
 	unsigned places = 0;
 	int r;
 
+	/* It may be the second try. */
+	atomic_store(&log->read.seen, 0);
+	atomic_store(&log->read.total, 0);
+	atomic_store(&log->told.seen, 0);
 	mc_kv_store_journal(log->store, &o);
 	r = mc_journal_open(&o, &journal, &places, err);
 	if (r != 0)
 		return r;
+	atomic_store(&log->read.seen, atomic_load(&log->read.total));
 	mc_mutex_lock(&log->lock);
 	log->journal = journal;
 	log->stats.errors += places;

@@ -185,11 +185,18 @@ void mc_kv_log_set_owner(struct mc_kv_log *log, const struct mc_kv_log_owner *ow
 	mc_mutex_unlock(&log->lock);
 }
 
+static uint64_t recovered_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock)
+{
+	return !log->recovering ? 100 : (mc_share_done(&log->read) + mc_share_done(&log->told)) / 2;
+}
+
 void mc_kv_log_stats(struct mc_kv_log *log, struct mc_kv_log_stats *ret)
 {
 	mc_mutex_lock(&log->lock);
 	if (!log->replayed) { /* recovery fills the rest without the lock */
-		*ret = (struct mc_kv_log_stats){.capacity = log->capacity, .recovering = true};
+		*ret = (struct mc_kv_log_stats){.capacity = log->capacity,
+			.recovering = true,
+			.recovered_percent = recovered_locked(log)};
 		mc_mutex_unlock(&log->lock);
 		return;
 	}
@@ -201,5 +208,6 @@ void mc_kv_log_stats(struct mc_kv_log *log, struct mc_kv_log_stats *ret)
 	ret->bypassed = log->health.bypassed;
 	ret->slow = log->health.slow;
 	ret->recovering = log->recovering;
+	ret->recovered_percent = recovered_locked(log);
 	mc_mutex_unlock(&log->lock);
 }

@@ -179,6 +179,8 @@ struct mc_kv_log_stats {
 	bool bypassed;                 /* error budget spent: puts fail until a probe succeeds */
 	bool slow;                     /* latency budget spent, until a probe is quick */
 	bool recovering;
+	uint64_t recovered_percent; /* half of it is the journal, half what is told; 100 at the end
+				     */
 };
 void mc_kv_log_stats(struct mc_kv_log *log, struct mc_kv_log_stats *ret);
 

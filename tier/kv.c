@@ -3,6 +3,7 @@
 #include "tier/kv-remote.h"
 
 #include "tier/dram-mount.h"
+#include "tier/share.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -388,6 +389,8 @@ void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret)
 		.evicted_objects = atomic_load(&kv->evicted),
 		.index_bytes = kv->index->memory,
 		.recovering = kv->recovering,
+		.recovered_percent =
+			kv->recovering ? mc_share_percent(log.recovered_percent, 100) : 100,
 		.on_device = kv->opts.device != NULL,
 		.nvme_trouble = kv_trouble_text(KV_NVME, kv->trouble[KV_NVME].error),
 		.remote_trouble = kv_trouble_text(KV_REMOTE, kv->trouble[KV_REMOTE].error),

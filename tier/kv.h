@@ -209,7 +209,8 @@ struct mc_kv_stats {
 	uint64_t reclaimed_segments, evicted_objects;
 	uint64_t index_bytes; /* memory of the index, keys included */
 	bool recovering;
-	bool on_device; /* what is called NVMe here is a block device */
+	uint64_t recovered_percent; /* 100 when it is over */
+	bool on_device;             /* what is called NVMe here is a block device */
 	/* NULL, or what is wrong with the tier and what to do (static text); degraded: the first.
 	 */
 	const char *degraded, *nvme_trouble, *remote_trouble;

@@ -85,7 +85,9 @@ struct mc_nvme {
 	bool direct, leases;
 	bool checking; /* by fsck: failed I/O never ends in a bypass */
 	atomic_bool no_verify;
-	uint64_t capacity; /* bytes */
+	uint64_t disk_bytes;     /* as in mc_nvme_stats; set at open */
+	_Atomic uint64_t looked; /* blocks that were read to verify them */
+	uint64_t capacity;       /* bytes */
 	uint64_t journal_bytes;
 	uint8_t uuid[16];
 	unsigned commit_ms;

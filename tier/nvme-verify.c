@@ -101,6 +101,7 @@ int mc_nvme_verify(struct mc_nvme_image *img, void (*bad)(void *ctx, uint64_t bl
 		if (!mc_nvme_present(img, b))
 			continue;
 		r = atomic_load(&n->no_verify) ? -ECANCELED : mc_nvme_check(img, b, buf);
+		atomic_fetch_add(&n->looked, 1);
 		if (r == -EBADMSG && bad != NULL)
 			bad(ctx, b);
 		if (r == -EBADMSG || r == -ENOENT)

@@ -76,10 +76,11 @@ static int default_capacity(struct mc_nvme *n)
 {
 	struct statvfs sv;
 
+	if (statvfs(n->dir, &sv) != 0)
+		return n->capacity != 0 ? 0 : -errno;
+	n->disk_bytes = (uint64_t)sv.f_blocks * sv.f_frsize;
 	if (n->capacity != 0)
 		return 0;
-	if (statvfs(n->dir, &sv) != 0)
-		return -errno;
 	n->capacity = ((uint64_t)sv.f_bavail * sv.f_frsize + n->used) / 10 * 9;
 	return 0;
 }
@@ -228,6 +229,8 @@ void mc_nvme_stats(struct mc_nvme *n, struct mc_nvme_stats *ret)
 	ret->bypassed = n->health.bypassed;
 	ret->uring = mc_uring_native(n->uring);
 	ret->direct = n->direct;
+	ret->looked = atomic_load(&n->looked);
+	ret->disk_bytes = n->disk_bytes;
 	mc_mutex_unlock(&n->lock);
 }
 

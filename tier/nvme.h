@@ -34,6 +34,8 @@ struct mc_nvme_stats {
 	uint64_t flushes;    /* fdatasync on data files */
 	uint64_t bad_blocks; /* CRC mismatches found, quarantined */
 	uint64_t errors;     /* failed I/O */
+	uint64_t looked;     /* blocks that mc_nvme_verify has read */
+	uint64_t disk_bytes; /* size of the file system it lies on; 0 = unknown */
 	bool bypassed;       /* the error budget is spent; probing */
 	bool uring, direct;  /* effective modes */
 };

@@ -108,14 +108,15 @@ static bool nvme_complete(struct mc_file *f, uint64_t need, struct mc_nvme_image
 	return img != NULL && mc_nvme_present_blocks(img) == need;
 }
 
-/* Has the image read through in the background, once. */
-static void queue_verify(struct mc_file *f)
+/* Has the image of so many blocks read through in the background, once. */
+static void queue_verify(struct mc_file *f, uint64_t blocks)
 {
 	struct mc_store *s = f->store;
 
 	mc_mutex_lock(&s->lock);
 	if (!f->verify_queued && !s->stopping) {
 		f->verify_queued = true;
+		s->verify_blocks += blocks;
 		mc_file_ref_locked(s, f);
 		mc_queue_push(&s->verify, &f->verify_work);
 		mc_cond_signal(&s->verify_more);
@@ -132,7 +133,7 @@ static bool take_nvme(struct mc_file *f, uint64_t need)
 	if (s->nvme == NULL || !nvme_complete(f, need, &img))
 		return false;
 	if (!mc_nvme_verified(img)) {
-		queue_verify(f);
+		queue_verify(f, need);
 		return false;
 	}
 	mc_mutex_lock(&s->lock);

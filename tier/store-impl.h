@@ -142,6 +142,8 @@ struct mc_store {
 	struct mc_queue behind_todo; /* pairs whose blocks found the backlog full */
 	struct mc_queue idle;        /* files whose images may be closed, the oldest first */
 	struct mc_queue verify;      /* NVMe images to read through, for the verifier */
+	uint64_t verify_blocks;      /* of the images that ever were on it */
+	bool verifying;              /* one was taken off and is being read */
 	struct mc_queue mending;     /* files with damaged blocks that a client reads; references */
 	struct mc_queue mapped;      /* files closed and still reached by a client; references */
 	uint64_t mend_ns;            /* no try to mend before */

@@ -50,12 +50,14 @@ void *mc_verify_main(void *arg)
 			continue;
 		}
 		mc_queue_take(w != NULL ? &s->verify : &s->mending, w != NULL ? w : hurt);
+		s->verifying = w != NULL;
 		mc_mutex_unlock(&s->lock);
 		if (w != NULL)
 			verify_one(s, w);
 		else
 			mc_mend_again(s, hurt);
 		mc_mutex_lock(&s->lock);
+		s->verifying = false;
 	}
 	mc_mutex_unlock(&s->lock);
 	return NULL;

@@ -5,6 +5,7 @@
  * fewer than max_in_flight are under way. The keeper thread does what must not delay a reader:
  * looking at held images again and waking jobs that wait for memory.
  */
+#include "tier/share.h"
 #include "tier/store-through.h"
 
 #include <assert.h>
@@ -386,7 +387,9 @@ void mc_store_stats(struct mc_store *s, struct mc_store_stats *ret)
 	ret->queued = s->demand.n + s->prefetch.n + s->derive.n;
 	ret->no_room = s->no_room.n;
 	ret->files = s->n_files;
-	ret->unverified = s->verify.n;
+	ret->unverified = s->verify.n + s->verifying;
+	ret->verified_percent =
+		ret->unverified == 0 ? 100 : mc_share_percent(n.looked, s->verify_blocks);
 	mc_mutex_unlock(&s->lock);
 	ret->dram = d;
 	ret->nvme = n;

@@ -46,8 +46,9 @@ struct mc_store_stats {
 	uint64_t in_flight, queued,
 		no_room; /* block fetches now: running, waiting, waiting for memory */
 	uint64_t read_errors;
-	uint64_t files;      /* that hold something, or are open */
-	uint64_t unverified; /* images on NVMe still to be read through after a start */
+	uint64_t files;            /* that hold something, or are open */
+	uint64_t unverified;       /* images on NVMe still to be read through after a start */
+	uint64_t verified_percent; /* of the blocks of all that were to be; 100 = none is left */
 	struct mc_dram_stats dram;
 	struct mc_nvme_stats nvme; /* zero without the tier */
 };

@@ -80,6 +80,7 @@ static void print_status(const json_t *s)
 {
 	const json_t *reason, *degraded = json_object_get(s, "degraded");
 	const json_t *kv = json_object_get(s, "kv");
+	const json_t *recovery = json_object_get(s, "recovery");
 	char dirty[MC_SIZE_TEXT];
 	bool has_nvme;
 	size_t i;
@@ -98,8 +99,11 @@ static void print_status(const json_t *s)
 		printf("kv           %" PRIu64 " objects, %s not on a lasting tier yet\n",
 			number(kv, "objects"), dirty);
 	}
-	if (!json_is_true(at(s, "recovery", "done")))
-		printf("recovery     under way\n");
+	if (!json_is_true(json_object_get(recovery, "done")))
+		printf("recovery     %" PRIu64 " %% of the KV index, %" PRIu64
+		       " %% of the NVMe images verified\n",
+			number(recovery, "kv_index_percent"),
+			number(recovery, "nvme_verified_percent"));
 	printf("version      %s, libfuse %s, Linux %s\n", text(at(s, "build", "version")),
 		text(at(s, "build", "libfuse")), text(at(s, "build", "kernel")));
 }

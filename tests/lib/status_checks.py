@@ -9,7 +9,7 @@ import threading
 import time
 
 import checks
-from checks import MIB, errno_of, expect
+from checks import MIB, errno_of, expect, until
 
 
 READERS = 64
@@ -63,6 +63,18 @@ def check_status(mnt, version, remote):
         if isinstance(value, dict) and not value["on"] and not value["why"]:
             raise SystemExit(f"{mode} is off and nobody says why")
     expect("degraded", s["degraded"], [])
+    wanted = {"done": True, "kv_index_complete": True, "kv_index_percent": 100, "kv_objects": 0,
+              "nvme_verified_percent": 100, "nvme_files_to_verify": 0}
+    until("the start is over", lambda: status(mnt)["recovery"] == wanted)
+    m = samples(mnt)
+    expect("per cent", (m["mooncakefs_kv_recovered_percent"], m["mooncakefs_verified_percent"]), (100, 100))
+
+
+def check_short_disk(mnt, disk, given):
+    """Both numbers, as a reason."""
+    v = os.statvfs(disk)
+    reasons = [t for t in status(mnt)["degraded"] if given in t and str(v.f_blocks * v.f_frsize) in t]
+    expect("reasons", len(reasons), 1)
 
 
 def check_counts(mnt):
