@@ -150,6 +150,9 @@ static json_t *tiers(const struct mc_figures *f)
 	if (f->has_nvme)
 		add_tier(list, tier("nvme", "checkpoints", s->nvme.capacity, s->nvme.used),
 			s->nvme.held, true);
+	if (s->device.capacity > 0)
+		add_tier(list, tier("block", "checkpoints", s->device.capacity, s->device.used), 0,
+			false);
 	if (f->has_kv)
 		add_tier(list, tier("dram", "kv", f->kv.dram_capacity, f->kv.dram_used), 0, false);
 	if (f->kv.nvme_capacity > 0)

@@ -83,6 +83,38 @@ forget_memory
 start --block "$loop" || fail "mount: $(cat "$MC_TMP/log")"
 all_there
 
+fact 'checkpoint files are read from the device where DRAM does not have them and the remote is empty'
+mount_stop || fail "stop: $mount_rc"
+mkdir "$MC_TMP/large"
+head -c 50000000 /dev/urandom >"$MC_TMP/large/large.bin"
+mount_import "$MC_TMP/large" acme/large@r1 || fail 'import'
+start --block "$loop" || fail "mount: $(cat "$MC_TMP/log")"
+large=$mnt/checkpoints/acme/large@r1/large.bin
+cmp "$MC_TMP/large/large.bin" "$large" || fail 'cold read'
+for ((i = 0; i < 600; i++)); do
+	[ "$(getfattr --absolute-names --only-values -n user.mooncake.resident.nvme "$large")" = 50000000 ] && break
+	mount_pause 0.1
+done
+((i < 600)) || fail "resident: $(getfattr --absolute-names --only-values -n user.mooncake.resident.nvme "$large")"
+mount_stop || fail "stop: $mount_rc"
+start --block "$loop" || fail "mount: $(cat "$MC_TMP/log")"
+ls "$mnt/checkpoints/acme/large@r1" >/dev/null || fail 'list'
+for ((i = 0; i < 600; i++)); do
+	[ "$(getfattr --absolute-names --only-values -n user.mooncake.resident.nvme "$large")" = 50000000 ] && break
+	mount_pause 0.1
+done
+mv "$MC_TMP/remote/chunks" "$MC_TMP/chunks" || fail 'chunks'
+cmp "$MC_TMP/large/large.bin" "$large" || fail 'read from the device'
+mv "$MC_TMP/chunks" "$MC_TMP/remote/chunks"
+python3 -B - "$mnt/.mooncake/status" <<'END' || fail 'status'
+import json
+import sys
+tiers = json.load(open(sys.argv[1], encoding="utf-8"))["tiers"]
+block = [t for t in tiers if t["tier"] == "block" and t["data"] == "checkpoints"]
+assert len(block) == 1 and block[0]["used_bytes"] >= 50000000, tiers
+END
+all_there
+
 fact 'a device in use is refused'
 "$mooncakefs" mount -f "$MC_TMP/fs" --remote "$remote" --block "$loop" >"$MC_TMP/second" 2>&1 &&
 	fail 'mounted twice'

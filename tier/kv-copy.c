@@ -7,6 +7,7 @@
 #include "tier/kv-impl.h"
 #include "tier/kv-remote.h"
 
+#include "tier/block-cache.h"
 #include "tier/digest.h"
 
 #include <string.h>
@@ -298,7 +299,7 @@ void kv_sweep_tick(struct mc_kv *kv)
 
 	if (kv->log == NULL || kv->opts.remote == NULL)
 		return;
-	mc_kv_log_stats(kv->log, &log);
+	kv_log_figures(kv, &log);
 	if (log.live < log.capacity / 100 * SWEEP_HIGH)
 		return;
 	do {
@@ -371,6 +372,8 @@ static bool on_keep(void *ctx, const char *key, const uint8_t version[16])
 	struct kv_object *obj;
 	bool keep;
 
+	if (mc_block_cache_owns(key))
+		return mc_block_cache_keep(kv->opts.blocks, key, version);
 	mc_mutex_lock(&kv->lock);
 	obj = at_locked(kv, key, version);
 	keep = kv->recovering || kv_shadowed_locked(kv, key) ||
@@ -388,6 +391,8 @@ static bool on_moved(void *ctx, const char *key, const uint8_t version[16],
 	struct kv_object *obj;
 	bool moved;
 
+	if (mc_block_cache_owns(key))
+		return mc_block_cache_moved(kv->opts.blocks, key, version);
 	mc_mutex_lock(&kv->lock);
 	obj = at_locked(kv, key, version);
 	if (obj == NULL && kv->replay != NULL)
@@ -408,6 +413,10 @@ static void on_evicted(
 	struct kv_object *obj;
 	bool lost = false;
 
+	if (mc_block_cache_owns(key)) {
+		mc_block_cache_evicted(kv->opts.blocks, key, version);
+		return;
+	}
 	mc_mutex_lock(&kv->lock);
 	obj = at_locked(kv, key, version);
 	if (obj != NULL && same_place(obj, from)) {

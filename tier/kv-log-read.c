@@ -224,3 +224,21 @@ void mc_kv_log_read(struct mc_kv_log *log, struct mc_kv_log_read *r)
 		mc_uring_submit(log->uring, &j->parts[i].req); /* the last one may free j */
 	}
 }
+
+int mc_kv_log_find(struct mc_kv_log *log, const char *key, const uint8_t version[16], uint64_t size,
+	struct mc_kv_loc *ret, uint32_t *ret_crc)
+{
+	const struct mc_kv_entry *e;
+	int r = -ENOENT;
+
+	mc_mutex_lock(&log->lock);
+	e = mc_kv_table_get(&log->table, mc_kv_table_find(&log->table, MC_KV_OBJECT, key));
+	if (e != NULL && e->size == size && e->n_crc > 0 &&
+		memcmp(e->version, version, sizeof(e->version)) == 0) {
+		*ret = mc_kv_entry_loc(e);
+		*ret_crc = e->crc[0];
+		r = 0;
+	}
+	mc_mutex_unlock(&log->lock);
+	return r;
+}

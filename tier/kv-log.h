@@ -1,6 +1,7 @@
 /*
  * The NVMe side of the KV store: objects as records in preallocated segments, those above 8 MiB in
- * several, and the journal that names them. Who calls: kv*.c only. Thread-safe.
+ * several, and the journal that names them. Who calls: kv*.c and block-cache.c.
+ * Thread-safe.
  *
  * Invariants: data is durable before its PUT record, the record before the object counts as
  * flushed; a segment's space is reused only after SEG_FREE is durable and under a new generation; a
@@ -118,6 +119,10 @@ struct mc_kv_log_read {
 	void *priv[4];
 };
 void mc_kv_log_read(struct mc_kv_log *log, struct mc_kv_log_read *r);
+
+/* Where the object of this key, version and size lies, and the first of its checksums. -ENOENT. */
+int mc_kv_log_find(struct mc_kv_log *log, const char *key, const uint8_t version[16], uint64_t size,
+	struct mc_kv_loc *ret, uint32_t *ret_crc);
 
 /* The place stays readable, whatever becomes of the record, until it is released: 0, -ESTALE it is
  * gone already, -ENOMEM. All are released before the log is closed. */

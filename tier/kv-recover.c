@@ -6,6 +6,8 @@
 #include "tier/kv-impl.h"
 #include "tier/kv-remote.h"
 
+#include "tier/block-cache.h"
+
 #include <string.h>
 
 static struct kv_object *find_version(
@@ -50,6 +52,10 @@ static void on_put(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_
 	struct mc_kv *kv = ctx;
 	struct kv_object *obj;
 
+	if (mc_block_cache_owns(meta->key)) {
+		mc_block_cache_found(kv->opts.blocks, meta);
+		return;
+	}
 	mc_mutex_lock(&kv->lock);
 	obj = enter_locked(kv, kv->replay, meta->key, meta->size);
 	if (obj != NULL) {

@@ -7,6 +7,7 @@
 #include "tier/kv-remote.h"
 #include "tier/store-scrub.h"
 
+#include "tier/block-cache.h"
 #include "tier/digest.h"
 
 #include <stdio.h>
@@ -90,6 +91,17 @@ static enum end settle_locked(struct mc_kv *kv, const char *key, struct kv_objec
 	return end;
 }
 
+/* A block of a file: the remote has it. */
+static void on_bad_block(
+	struct mc_kv_scrub *s, const struct mc_kv_meta *meta, const struct mc_kv_loc *loc)
+{
+	mc_block_cache_evicted(s->kv->opts.blocks, meta->key, meta->version);
+	if (mc_kv_log_evict(s->kv->log, meta->key, meta->version, loc) != 0)
+		return; /* already gone, or the next pass tries again */
+	s->counts->bad++;
+	s->counts->dropped++;
+}
+
 static void on_bad(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_loc *loc)
 {
 	struct mc_kv_scrub *s = ctx;
@@ -97,6 +109,10 @@ static void on_bad(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_
 	struct kv_object *obj;
 	enum end end = ELSEWHERE;
 
+	if (mc_block_cache_owns(meta->key)) {
+		on_bad_block(s, meta, loc);
+		return;
+	}
 	mc_mutex_lock(&kv->lock);
 	obj = kv_index_find(kv->index, meta->key);
 	if (obj != NULL && (memcmp(obj->version, meta->version, 16) != 0 || !lies_at(obj, loc)))

@@ -2,6 +2,7 @@
 #include "tier/kv-impl.h"
 #include "tier/kv-remote.h"
 
+#include "tier/block-cache.h"
 #include "tier/dram-mount.h"
 #include "tier/share.h"
 
@@ -156,6 +157,8 @@ static int open_log(struct mc_kv *kv, struct mc_err *err)
 	if (r < 0)
 		return r;
 	kv_own_log(kv);
+	if (kv->opts.blocks != NULL)
+		mc_block_cache_attach(kv->opts.blocks, kv->log);
 	r = kv_delete_open(kv);
 	return r < 0 ? mc_err_set(err, r, "kv: %s/kv-deletes: %s", kv->opts.nvme_dir, strerror(-r))
 		     : 0;
@@ -218,6 +221,8 @@ static void stop(struct mc_kv *kv)
 	kv_work_close(kv->asks);
 	kv_work_close(kv->work);
 	kv_reap(kv);
+	if (kv->opts.blocks != NULL)
+		mc_block_cache_detach(kv->opts.blocks);
 	if (kv->log != NULL)
 		mc_kv_log_close(kv->log);
 	kv_reap(kv);
@@ -359,12 +364,24 @@ int mc_kv_sync(struct mc_kv *kv, const char *key)
 	return r;
 }
 
+void kv_log_figures(struct mc_kv *kv, struct mc_kv_log_stats *ret)
+{
+	struct mc_block_cache_stats blocks;
+
+	*ret = (struct mc_kv_log_stats){0};
+	if (kv->log == NULL)
+		return;
+	mc_kv_log_stats(kv->log, ret);
+	mc_block_cache_stats(kv->opts.blocks, &blocks);
+	ret->used -= blocks.used < ret->used ? blocks.used : ret->used;
+	ret->live -= blocks.used < ret->live ? blocks.used : ret->live;
+}
+
 void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret)
 {
-	struct mc_kv_log_stats log = {0};
+	struct mc_kv_log_stats log;
 
-	if (kv->log != NULL)
-		mc_kv_log_stats(kv->log, &log);
+	kv_log_figures(kv, &log);
 	mc_mutex_lock(&kv->lock);
 	*ret = (struct mc_kv_stats){
 		.objects = kv->index->n_objects,

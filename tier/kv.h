@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 
 struct mc_io;
+struct mc_block_cache;
 struct mc_kv;
 struct stat;
 
@@ -30,9 +31,10 @@ struct mc_kv_opts {
 	uint64_t nvme_capacity; /* bytes for KV; of a device 0 = all */
 	const char *device;     /* a formatted block device or file instead of nvme_dir */
 	const uint8_t
-		*device_uuid;     /* of the store it must hold, borrowed for the call; NULL = any */
-	struct mc_remote *remote; /* borrowed; NULL = none */
-	const char *node;         /* node id, hex */
+		*device_uuid; /* of the store it must hold, borrowed for the call; NULL = any */
+	struct mc_block_cache *blocks; /* has blocks of files in the log; borrowed; NULL = nobody */
+	struct mc_remote *remote;      /* borrowed; NULL = none */
+	const char *node;              /* node id, hex */
 	unsigned replicas;      /* remote copies wanted soon after the put; 0 = only at eviction */
 	enum mc_kv_ack ack;     /* how far an object is before close() returns */
 	unsigned deadline_ms;   /* 0 = 30,000 */

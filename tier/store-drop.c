@@ -49,6 +49,19 @@ static void forget_behind_locked(struct mc_store *s, struct mc_file *f, uint64_t
 	}
 }
 
+/* Blocks on a device are dropped at once, whoever reads them: readers have what they read in DRAM.
+ */
+static int evict_device(struct mc_store *s, const struct mc_file_id *id, struct mc_file *f)
+{
+	int64_t n = mc_block_cache_drop(s->opts.blocks, id);
+
+	mc_mutex_lock(&s->lock);
+	for (uint64_t run = 0; f != NULL && run << MC_RUN_SHIFT < f->blocks; run++)
+		forget_behind_locked(s, f, run);
+	mc_mutex_unlock(&s->lock);
+	return n < 0 ? (int)n : 0;
+}
+
 static int64_t evict_run(struct mc_file *f, uint64_t i, enum may *ret_may)
 {
 	struct mc_store *s = f->store;
@@ -134,9 +147,11 @@ int mc_store_evict(
 	if (f != NULL)
 		mc_file_ref_locked(s, f);
 	mc_mutex_unlock(&s->lock);
-	if (f == NULL)
-		return 0;
-	r = evict_file(f, tier, ret_why);
-	mc_file_put(f);
+	if (tier == MC_TIER_NVME && s->opts.blocks != NULL)
+		r = evict_device(s, id, f);
+	else
+		r = f != NULL ? evict_file(f, tier, ret_why) : 0;
+	if (f != NULL)
+		mc_file_put(f);
 	return r;
 }

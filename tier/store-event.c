@@ -69,7 +69,11 @@ void mc_event_nvme(
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	mc_image_name(&f->id, name);
-	mc_store_event(s, event, "tier=nvme dir=%s file=%s %s", s->opts.nvme_dir, name, text);
+	if (s->opts.blocks != NULL)
+		mc_store_event(s, event, "tier=block file=%s %s", name, text);
+	else
+		mc_store_event(
+			s, event, "tier=nvme dir=%s file=%s %s", s->opts.nvme_dir, name, text);
 }
 
 static const char *what_to_do(int res)

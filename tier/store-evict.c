@@ -40,7 +40,7 @@ static unsigned to_demote_locked(struct mc_store *s, const struct mc_pair *p) MC
 {
 	unsigned mask = 0;
 
-	if (s->nvme == NULL || s->behind_blocks >= s->max_behind || s->stopping)
+	if (!mc_store_has_lower(s) || s->behind_blocks >= s->max_behind || s->stopping)
 		return 0;
 	for (unsigned i = 0; i < 2; i++)
 		if (p->blk[i].state == MC_BLK_VALID && p->blk[i].behind == MC_BEHIND_NONE)

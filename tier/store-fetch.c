@@ -1,5 +1,6 @@
 /*
- * Fetching one block into DRAM: memory, then NVMe if it is there, else the remote; verify; publish.
+ * Fetching one block into DRAM: memory, then NVMe or the device if it is there, else the remote;
+ * verify; publish.
  *
  * A job is queued → started (holds memory and a place among max_in_flight) → its last transfer
  * completes on a tier's thread, which only posts it → finished by a worker. A bad or failed NVMe
@@ -35,8 +36,11 @@ struct mc_job {
 	size_t n_reqs;
 	atomic_uint pending;
 	atomic_int res; /* the first error */
-	struct mc_nvme_op nop;
-	struct mc_run *run; /* pinned while from_nvme */
+	union {
+		struct mc_nvme_op nop;
+		struct mc_block_op bop;
+	};
+	struct mc_run *run; /* pinned while from_nvme; a device has none */
 };
 
 static void job_start(struct mc_store *s, struct mc_work *w);
@@ -120,7 +124,7 @@ static void job_end(struct mc_store *s, struct mc_job *job, int res)
 	struct mc_file *f = job->file;
 	unsigned i = (unsigned)(job->block & 1);
 	struct mc_file_wait *ready = NULL;
-	bool behind = res == 0 && !job->from_nvme && s->nvme != NULL;
+	bool behind = res == 0 && !job->from_nvme && mc_store_has_lower(s);
 
 	mc_mutex_lock(&s->lock);
 	if (res == -EAGAIN && p->blk[i].waiters != NULL && !s->stopping) {
@@ -202,19 +206,26 @@ static void nvme_done(struct mc_nvme_op *op, int res)
 	transfer_done(op->ctx, res);
 }
 
+static void device_done(struct mc_block_op *op, int res)
+{
+	transfer_done(op->ctx, res);
+}
+
 static void gathered(void *ctx, int res)
 {
 	transfer_done(ctx, res);
 }
 
-/* Pins the run the block lies in, when NVMe has it. */
+/* Whether NVMe or the device has the block; pins the run it lies in. */
 static bool nvme_take(struct mc_store *s, struct mc_job *job)
 {
 	struct mc_file *f = job->file;
 	struct mc_run *run;
 
-	if (s->nvme == NULL || job->no_nvme)
+	if (!mc_store_has_lower(s) || job->no_nvme)
 		return false;
+	if (s->opts.blocks != NULL)
+		return mc_block_cache_has(s->opts.blocks, &f->id, job->block);
 	mc_mutex_lock(&s->lock);
 	run = f->runs[job->block >> MC_RUN_SHIFT];
 	if (run != NULL && run->evicting)
@@ -236,8 +247,20 @@ static bool nvme_take(struct mc_store *s, struct mc_job *job)
 
 static void fetch_nvme(struct mc_job *job)
 {
+	struct mc_block_cache *blocks = job->file->store->opts.blocks;
+
 	job->from_nvme = true;
 	atomic_store(&job->pending, 1);
+	if (blocks != NULL) {
+		job->bop = (struct mc_block_op){.cache = blocks,
+			.id = &job->file->id,
+			.block = job->block,
+			.buf = mc_dram_ptr(job->file->dram, job->block),
+			.done = device_done,
+			.ctx = job};
+		mc_block_cache_read(&job->bop);
+		return;
+	}
 	job->nop = (struct mc_nvme_op){.img = job->file->nvme,
 		.block = job->block,
 		.buf = mc_dram_ptr(job->file->dram, job->block),
@@ -356,11 +379,13 @@ static void job_start(struct mc_store *s, struct mc_work *w)
 static void nvme_untake(struct mc_store *s, struct mc_job *job, int res)
 {
 	mc_mutex_lock(&s->lock);
-	job->run->pins--;
+	if (job->run != NULL)
+		job->run->pins--;
 	if (res == 0) {
 		s->st.hits_nvme++;
-		job->run->file->hits++;
-		mc_policy_hit(s->nvme_policy, &job->run->entry);
+		job->file->hits++;
+		if (job->run != NULL)
+			mc_policy_hit(s->nvme_policy, &job->run->entry);
 	} else if (res == -EBADMSG) {
 		s->st.bad_blocks++;
 	}
@@ -393,7 +418,7 @@ static void job_finish(struct mc_store *s, struct mc_work *w)
 		mc_crc32c(0, mc_dram_ptr(job->file->dram, job->block), job->len) !=
 			src->ops->block_crc(src, job->block))
 		res = -EBADMSG;
-	if (job->run != NULL)
+	if (job->from_nvme)
 		nvme_untake(s, job, res);
 	else if (res < 0 && res != -ESHUTDOWN)
 		mc_event_remote(s, job->file, job->block,

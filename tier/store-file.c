@@ -396,7 +396,9 @@ void mc_store_residency(struct mc_store *s, const struct mc_file_id *id, struct 
 		ret->pinned = f->pinned;
 	}
 	mc_mutex_unlock(&s->lock);
-	if (f != NULL && s->nvme != NULL)
+	if (s->opts.blocks != NULL)
+		ret->nvme = mc_block_cache_resident(s->opts.blocks, id);
+	else if (f != NULL && s->nvme != NULL)
 		ret->nvme = mc_nvme_resident(s->nvme, id);
 }
 

@@ -169,6 +169,12 @@ struct mc_store {
 	unsigned n_threads;
 };
 
+/* Whether there is a tier between DRAM and the remote. */
+static inline bool mc_store_has_lower(const struct mc_store *s)
+{
+	return s->nvme != NULL || s->opts.blocks != NULL;
+}
+
 static inline struct mc_pair *mc_pair_of(struct mc_policy_entry *e)
 {
 	return (struct mc_pair *)((char *)e - offsetof(struct mc_pair, entry));
@@ -202,7 +208,7 @@ void mc_store_room_locked(struct mc_store *s) MC_REQUIRES(s->lock);
  */
 void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The same about an image on NVMe. */
+/* The same about a file on NVMe, or the device. */
 void mc_event_nvme(struct mc_store *s, const struct mc_file *f, const char *event, const char *fmt,
 	...) __attribute__((format(printf, 4, 5)));
 /* A block that the remote did not give well; object NULL: none is known. */

@@ -344,6 +344,7 @@ int mc_store_open(const struct mc_store_opts *opts, struct mc_store **ret, struc
 	mc_cond_init(&s->tick);
 	mc_cond_init(&s->left);
 	mc_cond_init(&s->verify_more);
+	assert(opts->blocks == NULL || opts->nvme_dir == NULL);
 	s->opts = *opts;
 	set_bounds(s);
 	s->hash_size = 1024;
@@ -377,7 +378,9 @@ void mc_store_stats(struct mc_store *s, struct mc_store_stats *ret)
 {
 	struct mc_dram_stats d;
 	struct mc_nvme_stats n = {0};
+	struct mc_block_cache_stats b;
 
+	mc_block_cache_stats(s->opts.blocks, &b);
 	mc_dram_stats(s->dram, &d);
 	if (s->nvme != NULL)
 		mc_nvme_stats(s->nvme, &n);
@@ -393,4 +396,5 @@ void mc_store_stats(struct mc_store *s, struct mc_store_stats *ret)
 	mc_mutex_unlock(&s->lock);
 	ret->dram = d;
 	ret->nvme = n;
+	ret->device = b;
 }

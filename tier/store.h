@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "tier/block-cache.h"
 #include "tier/dram.h"
 #include "tier/nvme.h"
 #include "tier/remote.h"
@@ -18,16 +19,17 @@ struct mc_store;
 struct mc_file; /* reference-counted; one per identity */
 
 struct mc_store_opts {
-	struct mc_remote *remote; /* borrowed until mc_store_close returned */
-	const char *dram_dir;     /* see mc_dram_opts */
-	uint64_t dram_capacity;   /* bytes */
-	const char *nvme_dir;     /* NULL = no NVMe tier */
-	uint64_t nvme_capacity;   /* bytes, 0 = see mc_nvme_opts */
-	unsigned nvme_commit_ms;  /* likewise */
-	uint64_t memory_budget;   /* bytes beyond the DRAM tier; 0 = 256 MiB */
-	unsigned fetch_depth;     /* block fetches in flight; 0 = connections × depth = 16 */
-	unsigned workers;         /* threads; 0 = online CPUs, 2 .. 4 */
-	unsigned deadline_ms;     /* a read ends by then, well or not; 0 = 30,000 */
+	struct mc_remote *remote;      /* borrowed until mc_store_close returned */
+	const char *dram_dir;          /* see mc_dram_opts */
+	uint64_t dram_capacity;        /* bytes */
+	const char *nvme_dir;          /* NULL = no NVMe tier */
+	uint64_t nvme_capacity;        /* bytes, 0 = see mc_nvme_opts */
+	struct mc_block_cache *blocks; /* a device instead of nvme_dir; borrowed; NULL = none */
+	unsigned nvme_commit_ms;       /* as nvme_capacity */
+	uint64_t memory_budget;        /* bytes beyond the DRAM tier; 0 = 256 MiB */
+	unsigned fetch_depth;          /* block fetches in flight; 0 = connections × depth = 16 */
+	unsigned workers;              /* threads; 0 = online CPUs, 2 .. 4 */
+	unsigned deadline_ms;          /* a read ends by then, well or not; 0 = 30,000 */
 	/* One line per background failure, already rate-limited; may be NULL. */
 	void (*event)(void *ctx, const char *event, const char *text);
 	void *event_ctx;
@@ -50,7 +52,8 @@ struct mc_store_stats {
 	uint64_t unverified;       /* images on NVMe still to be read through after a start */
 	uint64_t verified_percent; /* of the blocks of all that were to be; 100 = none is left */
 	struct mc_dram_stats dram;
-	struct mc_nvme_stats nvme; /* zero without the tier */
+	struct mc_nvme_stats nvme;          /* zero without the tier */
+	struct mc_block_cache_stats device; /* likewise */
 };
 
 int mc_store_open(const struct mc_store_opts *opts, struct mc_store **ret, struct mc_err *err);
@@ -122,7 +125,7 @@ bool mc_file_backing_ready(struct mc_file *f);
 
 /* What the store knows of a file, from memory and whether or not it is open. */
 struct mc_residency {
-	uint64_t dram, nvme; /* bytes valid there */
+	uint64_t dram, nvme; /* bytes valid there; nvme: or on the device */
 	uint64_t hits;       /* uses that found it in a local tier, since it came */
 	bool pinned;
 };

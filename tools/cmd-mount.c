@@ -142,6 +142,7 @@ static int open_store(struct mount *m, struct mc_err *err)
 		.dram_capacity = m->dram_bytes,
 		.nvme_dir = m->nvme_dir[0] == '\0' ? NULL : m->nvme_dir,
 		.nvme_capacity = m->nvme_bytes,
+		.blocks = m->kv.blocks,
 		.memory_budget = mc_options_number(m->o, MC_OPT_MEMORY),
 		.fetch_depth = (unsigned)(connections * mc_options_number(m->o, MC_OPT_DEPTH)),
 		.deadline_ms = (unsigned)mc_options_number(m->o, MC_OPT_DEADLINE) * 1000,
@@ -357,6 +358,7 @@ static void close_all(struct mount *m)
 	mc_catalogue_close(m->catalogue);
 	if (m->store != NULL)
 		mc_store_close(m->store, false);
+	mc_block_cache_close(m->kv.blocks);
 	rmdir(m->dram_dir); /* stays when something is left in it */
 	mc_remote_close(m->remote);
 	alarm(0);
@@ -439,6 +441,12 @@ static int keep(struct mount *m)
 	return mc_keeper_run(&m->keeper);
 }
 
+static void close_unopened(struct mount *m)
+{
+	mc_mount_kv_close(&m->kv, 0);
+	mc_block_cache_close(m->kv.blocks);
+}
+
 int mc_cmd_mount(const struct mc_options *o)
 {
 	struct mount m = {.o = o,
@@ -465,7 +473,7 @@ int mc_cmd_mount(const struct mc_options *o)
 	if (r < 0)
 		r = run(&m);
 	else
-		mc_mount_kv_close(&m.kv, 0); /* never opened here */
+		close_unopened(&m);
 	mc_mount_settings_done(&m.settings);
 	mc_keeper_close(&m.keeper);
 	return r;

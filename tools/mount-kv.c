@@ -5,6 +5,7 @@
  */
 #include "tools/mount-kv.h"
 
+#include "tier/block-cache.h"
 #include "tier/block-super.h"
 #include "tier/cleanup.h"
 #include "tier/digest.h"
@@ -101,6 +102,8 @@ int mc_mount_kv_share(struct mc_mount_kv *m, const struct mc_options *o, struct 
 		return r;
 	if (m->ack == MC_KV_ACK_NVME && t->nvme_dir[0] == '\0' && m->block == NULL)
 		return mc_err_set(err, -EINVAL, "--kv-ack nvme needs --nvme or --block");
+	if (m->block != NULL && t->nvme_dir[0] == '\0' && mc_block_cache_open(&m->blocks) < 0)
+		return mc_err_set(err, -ENOMEM, "out of memory");
 	m->dram_bytes = want < DRAM_MIN ? DRAM_MIN : want / PAIR * PAIR;
 	t->dram_bytes -= want / PAIR * PAIR;
 	if (t->dram_bytes < DRAM_MIN)
@@ -129,6 +132,7 @@ int mc_mount_kv_open(struct mc_mount_kv *m, const struct mc_options *o, struct m
 		.nvme_dir = m->nvme_dir,
 		.nvme_capacity = m->block != NULL ? m->block_bytes : m->nvme_bytes,
 		.device = m->block,
+		.blocks = m->blocks,
 		.remote = remote,
 		.replicas = (unsigned)mc_options_number(o, MC_OPT_KV_REPLICAS),
 		.ack = m->ack,

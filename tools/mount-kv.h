@@ -10,6 +10,7 @@ struct mc_mount_kv {
 	uint64_t dram_bytes, nvme_bytes; /* its share; dram_bytes 0 = no kv/ */
 	char *block;                     /* owned: device instead of nvme_dir; NULL = none */
 	uint64_t block_bytes;            /* 0 = all of it */
+	struct mc_block_cache *blocks;   /* owned: blocks of files on the device; NULL = none */
 	enum mc_kv_ack ack;
 	/* Files of puts that the process before this one had under way: owned. */
 	uint64_t *puts;
@@ -31,5 +32,6 @@ int mc_mount_kv_share(struct mc_mount_kv *m, const struct mc_options *o, struct 
 	struct mc_err *err);
 int mc_mount_kv_open(struct mc_mount_kv *m, const struct mc_options *o, struct mc_remote *remote,
 	void (*event)(void *ctx, const char *event, const char *text), struct mc_err *err);
-/* Flushes for at most drain_ms. The number of objects that stay in DRAM only. */
+/* Flushes for at most drain_ms. The number of objects that stay in DRAM only. What is in blocks is
+ * closed by mc_block_cache_close, after the store. */
 int64_t mc_mount_kv_close(struct mc_mount_kv *m, unsigned drain_ms);

@@ -1,0 +1,482 @@
+/*
+ * The record of a block has the first 16 bytes of its file's digest as version, and as key "/", its
+ * index and some of the digest. Where it lies, and its checksum, only the log's table knows.
+ *
+ * Invariants
+ * 1. A slot is set when the record is durable, or was found at the start; a record may be gone all
+ * the same: then a read finds that out. What is not set is fetched from the remote.
+ * 2. The lock is never held across a call of the log or of the caller.
+ * 3. The log is used only between enter and leave, or by its own threads.
+ */
+#include "tier/block-cache.h"
+
+#include "tier/cleanup.h"
+#include "tier/digest.h"
+#include "tier/lock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 4096u
+#define MAX_BLOCKS (UINT64_C(1) << 26) /* of a file: 64 TiB */
+#define RECORD_EXTRA 132u              /* bytes: header and checksum; see kv-log-impl.h */
+
+struct slot {
+	uint32_t len : 31; /* bytes of the block; 0 = not here */
+	uint32_t warm : 1; /* read since it came or moved */
+};
+
+struct kept {
+	struct kept *next;
+	uint8_t digest[16];
+	uint32_t n_slots, n; /* n: set */
+	uint64_t bytes;
+	struct slot *slots; /* owned */
+};
+
+struct mc_block_cache {
+	struct mc_mutex lock;
+	struct mc_cond left;
+	struct mc_kv_log *log; /* borrowed; NULL = not attached */
+	unsigned users;        /* calls and transfers that use it */
+	uint64_t used, warm, blocks;
+	struct kept *buckets[BUCKETS]; /* owned */
+};
+
+/* ---- keys */
+
+static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+static void put_digits(char *to, unsigned n, uint64_t v)
+{
+	for (unsigned i = 0; i < n; i++)
+		to[i] = digits[v >> 6 * (n - 1 - i) & 63];
+}
+
+static void key_of(const uint8_t digest[16], uint64_t block, char ret[MC_BLOCK_KEY])
+{
+	uint64_t v;
+
+	memcpy(&v, digest, sizeof(v));
+	ret[0] = '/';
+	put_digits(ret + 1, 6, block);
+	put_digits(ret + 7, 10, v >> 4);
+	ret[17] = '\0';
+}
+
+static bool parse_key(const char *key, const uint8_t digest[16], uint64_t *ret_block)
+{
+	char again[MC_BLOCK_KEY];
+	uint64_t block = 0;
+
+	if (strlen(key) != MC_BLOCK_KEY - 1)
+		return false;
+	for (unsigned i = 1; i < 7; i++) {
+		const char *at = strchr(digits, key[i]);
+
+		if (at == NULL)
+			return false;
+		block = block << 6 | (uint64_t)(at - digits);
+	}
+	key_of(digest, block, again);
+	*ret_block = block;
+	return block < MAX_BLOCKS && strcmp(key, again) == 0;
+}
+
+/* ---- what is here; all with the lock held */
+
+static uint64_t space_of(uint32_t len)
+{
+	return ((uint64_t)len + RECORD_EXTRA + 63) / 64 * 64;
+}
+
+static struct kept **place_locked(struct mc_block_cache *c, const uint8_t digest[16])
+	MC_REQUIRES(c->lock)
+{
+	struct kept **at;
+	uint32_t h;
+
+	memcpy(&h, digest, sizeof(h));
+	at = &c->buckets[h % BUCKETS];
+	while (*at != NULL && memcmp((*at)->digest, digest, 16) != 0)
+		at = &(*at)->next;
+	return at;
+}
+
+static struct slot *slot_locked(struct mc_block_cache *c, const uint8_t digest[16], uint64_t block)
+	MC_REQUIRES(c->lock)
+{
+	struct kept *f = *place_locked(c, digest);
+
+	return f != NULL && block < f->n_slots && f->slots[block].len != 0 ? &f->slots[block]
+									   : NULL;
+}
+
+static void clear_locked(struct mc_block_cache *c, const uint8_t digest[16], uint64_t block)
+	MC_REQUIRES(c->lock)
+{
+	struct slot *s = slot_locked(c, digest, block);
+	struct kept **at = place_locked(c, digest), *f = *at;
+
+	if (s == NULL)
+		return;
+	c->used -= space_of(s->len);
+	c->warm -= s->warm ? space_of(s->len) : 0;
+	c->blocks--;
+	f->bytes -= s->len;
+	*s = (struct slot){0};
+	if (--f->n > 0)
+		return;
+	*at = f->next;
+	free(f->slots);
+	free(f);
+}
+
+static struct slot *room_locked(struct mc_block_cache *c, struct kept *f, uint64_t block)
+	MC_REQUIRES(c->lock)
+{
+	uint64_t n = f->n_slots;
+	struct slot *grown;
+
+	if (block < n)
+		return &f->slots[block];
+	n = block < n * 2 ? n * 2 : block + 1;
+	grown = reallocarray(f->slots, n, sizeof(*grown));
+	if (grown == NULL)
+		return NULL;
+	memset(grown + f->n_slots, 0, (n - f->n_slots) * sizeof(*grown));
+	f->slots = grown;
+	f->n_slots = (uint32_t)n;
+	return &f->slots[block];
+}
+
+/* Without memory the block stays unknown. */
+static void set_locked(struct mc_block_cache *c, const uint8_t digest[16], uint64_t block,
+	uint32_t len) MC_REQUIRES(c->lock)
+{
+	struct kept **at, *f;
+	struct slot *s;
+
+	clear_locked(c, digest, block);
+	at = place_locked(c, digest);
+	f = *at;
+	if (f == NULL) {
+		f = calloc(1, sizeof(*f));
+		if (f == NULL)
+			return;
+		memcpy(f->digest, digest, sizeof(f->digest));
+	}
+	s = room_locked(c, f, block);
+	if (s == NULL) {
+		if (*at == NULL)
+			free(f);
+		return;
+	}
+	*at = f;
+	*s = (struct slot){.len = len};
+	f->n++;
+	f->bytes += len;
+	c->used += space_of(len);
+	c->blocks++;
+}
+
+static void heat_locked(struct mc_block_cache *c, struct slot *s, bool warm) MC_REQUIRES(c->lock)
+{
+	if (s == NULL || s->warm == warm)
+		return;
+	s->warm = warm;
+	c->warm += warm ? space_of(s->len) : 0;
+	c->warm -= warm ? 0 : space_of(s->len);
+}
+
+static void forget(struct mc_block_cache *c, const uint8_t digest[16], uint64_t block)
+{
+	mc_mutex_lock(&c->lock);
+	clear_locked(c, digest, block);
+	mc_mutex_unlock(&c->lock);
+}
+
+/* ---- life */
+
+int mc_block_cache_open(struct mc_block_cache **ret)
+{
+	struct mc_block_cache *c = calloc(1, sizeof(*c));
+
+	if (c == NULL)
+		return -ENOMEM;
+	mc_mutex_init(&c->lock);
+	mc_cond_init(&c->left);
+	*ret = c;
+	return 0;
+}
+
+void mc_block_cache_close(struct mc_block_cache *c)
+{
+	if (c == NULL)
+		return;
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (struct kept *f = c->buckets[i], *next; f != NULL; f = next) {
+			next = f->next;
+			free(f->slots);
+			free(f);
+		}
+	mc_cond_done(&c->left);
+	mc_mutex_done(&c->lock);
+	free(c);
+}
+
+void mc_block_cache_attach(struct mc_block_cache *c, struct mc_kv_log *log)
+{
+	mc_mutex_lock(&c->lock);
+	c->log = log;
+	mc_mutex_unlock(&c->lock);
+}
+
+void mc_block_cache_detach(struct mc_block_cache *c)
+{
+	struct mc_kv_log *log;
+
+	mc_mutex_lock(&c->lock);
+	log = c->log;
+	c->log = NULL;
+	mc_mutex_unlock(&c->lock);
+	if (log != NULL)
+		mc_kv_log_hasten(log);
+	mc_mutex_lock(&c->lock);
+	while (c->users > 0)
+		mc_cond_wait(&c->left, &c->lock);
+	mc_mutex_unlock(&c->lock);
+}
+
+/* The log, which stays until leave; NULL: there is none. */
+static struct mc_kv_log *enter(struct mc_block_cache *c)
+{
+	struct mc_kv_log *log;
+
+	mc_mutex_lock(&c->lock);
+	log = c->log;
+	c->users += log != NULL;
+	mc_mutex_unlock(&c->lock);
+	return log;
+}
+
+static void leave(struct mc_block_cache *c)
+{
+	mc_mutex_lock(&c->lock);
+	if (--c->users == 0)
+		mc_cond_broadcast(&c->left);
+	mc_mutex_unlock(&c->lock);
+}
+
+/* ---- transfers */
+
+static void read_end(struct mc_block_op *op, int res)
+{
+	struct mc_block_cache *c = op->cache;
+
+	if (res == -ESTALE) /* it has moved or gone meanwhile */
+		res = -ENOENT;
+	mc_mutex_lock(&c->lock);
+	if (res == 0)
+		heat_locked(c, slot_locked(c, op->id->digest, op->block), true);
+	else if (res == -EBADMSG)
+		clear_locked(c, op->id->digest, op->block);
+	mc_mutex_unlock(&c->lock);
+	leave(c);
+	op->done(op, res);
+}
+
+static void read_done(struct mc_kv_log_read *r, int res)
+{
+	struct mc_block_op *op = r->ctx;
+
+	if (res == 0 && mc_crc32c(0, r->buf, r->len) != op->crc)
+		res = -EBADMSG;
+	read_end(op, res);
+}
+
+void mc_block_cache_read(struct mc_block_op *op)
+{
+	uint32_t len = mc_block_len(op->id->size, op->block);
+	struct mc_kv_log *log = enter(op->cache);
+	int r;
+
+	if (log == NULL) {
+		op->done(op, -ESHUTDOWN);
+		return;
+	}
+	key_of(op->id->digest, op->block, op->key);
+	op->read = (struct mc_kv_log_read){
+		.size = len, .len = len, .buf = op->buf, .done = read_done, .ctx = op};
+	memcpy(op->read.version, op->id->digest, sizeof(op->read.version));
+	r = mc_kv_log_find(log, op->key, op->read.version, len, &op->read.loc, &op->crc);
+	if (r == 0) {
+		mc_kv_log_read(log, &op->read);
+		return;
+	}
+	forget(op->cache, op->id->digest, op->block);
+	read_end(op, r);
+}
+
+static void write_done(struct mc_kv_item *item, int res)
+{
+	struct mc_block_op *op = item->ctx;
+	struct mc_block_cache *c = op->cache;
+
+	mc_mutex_lock(&c->lock);
+	if (res == 0)
+		set_locked(c, op->id->digest, op->block, (uint32_t)item->meta.size);
+	mc_mutex_unlock(&c->lock);
+	leave(c);
+	op->done(op, res);
+}
+
+void mc_block_cache_write(struct mc_block_op *op, bool hurry)
+{
+	struct mc_block_cache *c = op->cache;
+	struct mc_kv_log *log = op->block < MAX_BLOCKS ? enter(c) : NULL;
+	struct mc_kv_item *item = &op->item;
+
+	if (log == NULL) {
+		op->done(op, op->block < MAX_BLOCKS ? -ESHUTDOWN : -EFBIG);
+		return;
+	}
+	key_of(op->id->digest, op->block, op->key);
+	*item = (struct mc_kv_item){.meta = {.key = op->key,
+					    .size = mc_block_len(op->id->size, op->block),
+					    .n_crc = 1,
+					    .crc = &op->crc},
+		.buf = op->buf,
+		.done = write_done,
+		.ctx = op};
+	memcpy(item->meta.version, op->id->digest, sizeof(item->meta.version));
+	if (hurry) {
+		mc_mutex_lock(&c->lock);
+		c->users++; /* op may be gone after the put */
+		mc_mutex_unlock(&c->lock);
+	}
+	mc_kv_log_put(log, &item, 1);
+	if (hurry) {
+		mc_kv_log_hasten(log);
+		leave(c);
+	}
+}
+
+/* ---- questions */
+
+bool mc_block_cache_has(struct mc_block_cache *c, const struct mc_file_id *id, uint64_t block)
+{
+	bool has;
+
+	mc_mutex_lock(&c->lock);
+	has = slot_locked(c, id->digest, block) != NULL;
+	mc_mutex_unlock(&c->lock);
+	return has;
+}
+
+uint64_t mc_block_cache_resident(struct mc_block_cache *c, const struct mc_file_id *id)
+{
+	const struct kept *f;
+	uint64_t n;
+
+	mc_mutex_lock(&c->lock);
+	f = *place_locked(c, id->digest);
+	n = f != NULL ? f->bytes : 0;
+	mc_mutex_unlock(&c->lock);
+	return n;
+}
+
+int64_t mc_block_cache_drop(struct mc_block_cache *c, const struct mc_file_id *id)
+{
+	static const struct mc_kv_loc nowhere;
+	struct mc_kv_log *log = enter(c);
+	int64_t dropped = 0;
+	int r = 0;
+
+	for (uint64_t b = 0; log != NULL && r == 0 && b < mc_block_count(id->size); b++) {
+		char key[MC_BLOCK_KEY];
+
+		if (!mc_block_cache_has(c, id, b))
+			continue;
+		key_of(id->digest, b, key);
+		r = mc_kv_log_evict(log, key, id->digest, &nowhere);
+		if (r == -ENOENT)
+			r = 0;
+		forget(c, id->digest, b);
+		dropped += mc_block_len(id->size, b);
+	}
+	if (log != NULL)
+		leave(c);
+	return r < 0 ? r : dropped;
+}
+
+void mc_block_cache_stats(struct mc_block_cache *c, struct mc_block_cache_stats *ret)
+{
+	struct mc_kv_log *log = c != NULL ? enter(c) : NULL;
+	struct mc_kv_log_stats st = {0};
+
+	*ret = (struct mc_block_cache_stats){0};
+	if (log == NULL)
+		return;
+	mc_kv_log_stats(log, &st);
+	leave(c);
+	ret->capacity = st.capacity;
+	mc_mutex_lock(&c->lock);
+	ret->used = c->used;
+	ret->blocks = c->blocks;
+	mc_mutex_unlock(&c->lock);
+}
+
+/* ---- what the log says and asks */
+
+void mc_block_cache_found(struct mc_block_cache *c, const struct mc_kv_meta *meta)
+{
+	uint64_t block;
+
+	if (c == NULL || !parse_key(meta->key, meta->version, &block) || meta->size == 0 ||
+		meta->size > MC_BLOCK_SIZE || meta->n_crc != 1)
+		return;
+	mc_mutex_lock(&c->lock);
+	set_locked(c, meta->version, block, (uint32_t)meta->size);
+	mc_mutex_unlock(&c->lock);
+}
+
+/* Never all of them: there is always room to be had for objects. */
+bool mc_block_cache_keep(struct mc_block_cache *c, const char *key, const uint8_t version[16])
+{
+	const struct slot *s;
+	uint64_t block;
+	bool keep;
+
+	if (c == NULL || !parse_key(key, version, &block))
+		return false;
+	mc_mutex_lock(&c->lock);
+	s = slot_locked(c, version, block);
+	keep = s != NULL && s->warm && c->warm <= c->used / 2;
+	mc_mutex_unlock(&c->lock);
+	return keep;
+}
+
+bool mc_block_cache_moved(struct mc_block_cache *c, const char *key, const uint8_t version[16])
+{
+	struct slot *s;
+	uint64_t block;
+
+	if (c == NULL || !parse_key(key, version, &block))
+		return false;
+	mc_mutex_lock(&c->lock);
+	s = slot_locked(c, version, block);
+	heat_locked(c, s, false);
+	mc_mutex_unlock(&c->lock);
+	return s != NULL;
+}
+
+void mc_block_cache_evicted(struct mc_block_cache *c, const char *key, const uint8_t version[16])
+{
+	uint64_t block;
+
+	if (c != NULL && parse_key(key, version, &block))
+		forget(c, version, block);
+}
