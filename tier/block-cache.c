@@ -10,7 +10,7 @@
  */
 #include "tier/block-cache.h"
 
-#include "tier/cleanup.h"
+#include "tier/block-key.h"
 #include "tier/digest.h"
 #include "tier/lock.h"
 
@@ -20,8 +20,7 @@
 #include <string.h>
 
 #define BUCKETS 4096u
-#define MAX_BLOCKS (UINT64_C(1) << 26) /* of a file: 64 TiB */
-#define RECORD_EXTRA 132u              /* bytes: header and checksum; see kv-log-impl.h */
+#define RECORD_EXTRA 132u /* bytes: header and checksum; see kv-log-impl.h */
 
 struct slot {
 	uint32_t len : 31; /* bytes of the block; 0 = not here */
@@ -44,46 +43,6 @@ struct mc_block_cache {
 	uint64_t used, warm, blocks;
 	struct kept *buckets[BUCKETS]; /* owned */
 };
-
-/* ---- keys */
-
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-static void put_digits(char *to, unsigned n, uint64_t v)
-{
-	for (unsigned i = 0; i < n; i++)
-		to[i] = digits[v >> 6 * (n - 1 - i) & 63];
-}
-
-static void key_of(const uint8_t digest[16], uint64_t block, char ret[MC_BLOCK_KEY])
-{
-	uint64_t v;
-
-	memcpy(&v, digest, sizeof(v));
-	ret[0] = '/';
-	put_digits(ret + 1, 6, block);
-	put_digits(ret + 7, 10, v >> 4);
-	ret[17] = '\0';
-}
-
-static bool parse_key(const char *key, const uint8_t digest[16], uint64_t *ret_block)
-{
-	char again[MC_BLOCK_KEY];
-	uint64_t block = 0;
-
-	if (strlen(key) != MC_BLOCK_KEY - 1)
-		return false;
-	for (unsigned i = 1; i < 7; i++) {
-		const char *at = strchr(digits, key[i]);
-
-		if (at == NULL)
-			return false;
-		block = block << 6 | (uint64_t)(at - digits);
-	}
-	key_of(digest, block, again);
-	*ret_block = block;
-	return block < MAX_BLOCKS && strcmp(key, again) == 0;
-}
 
 /* ---- what is here; all with the lock held */
 
@@ -307,7 +266,7 @@ void mc_block_cache_read(struct mc_block_op *op)
 		op->done(op, -ESHUTDOWN);
 		return;
 	}
-	key_of(op->id->digest, op->block, op->key);
+	mc_block_key(op->id->digest, op->block, op->key);
 	op->read = (struct mc_kv_log_read){
 		.size = len, .len = len, .buf = op->buf, .done = read_done, .ctx = op};
 	memcpy(op->read.version, op->id->digest, sizeof(op->read.version));
@@ -336,14 +295,14 @@ static void write_done(struct mc_kv_item *item, int res)
 void mc_block_cache_write(struct mc_block_op *op, bool hurry)
 {
 	struct mc_block_cache *c = op->cache;
-	struct mc_kv_log *log = op->block < MAX_BLOCKS ? enter(c) : NULL;
+	struct mc_kv_log *log = op->block < MC_BLOCK_KEYS ? enter(c) : NULL;
 	struct mc_kv_item *item = &op->item;
 
 	if (log == NULL) {
-		op->done(op, op->block < MAX_BLOCKS ? -ESHUTDOWN : -EFBIG);
+		op->done(op, op->block < MC_BLOCK_KEYS ? -ESHUTDOWN : -EFBIG);
 		return;
 	}
-	key_of(op->id->digest, op->block, op->key);
+	mc_block_key(op->id->digest, op->block, op->key);
 	*item = (struct mc_kv_item){.meta = {.key = op->key,
 					    .size = mc_block_len(op->id->size, op->block),
 					    .n_crc = 1,
@@ -400,7 +359,7 @@ int64_t mc_block_cache_drop(struct mc_block_cache *c, const struct mc_file_id *i
 
 		if (!mc_block_cache_has(c, id, b))
 			continue;
-		key_of(id->digest, b, key);
+		mc_block_key(id->digest, b, key);
 		r = mc_kv_log_evict(log, key, id->digest, &nowhere);
 		if (r == -ENOENT)
 			r = 0;
@@ -435,7 +394,7 @@ void mc_block_cache_found(struct mc_block_cache *c, const struct mc_kv_meta *met
 {
 	uint64_t block;
 
-	if (c == NULL || !parse_key(meta->key, meta->version, &block) || meta->size == 0 ||
+	if (c == NULL || !mc_block_key_parse(meta->key, meta->version, &block) || meta->size == 0 ||
 		meta->size > MC_BLOCK_SIZE || meta->n_crc != 1)
 		return;
 	mc_mutex_lock(&c->lock);
@@ -450,7 +409,7 @@ bool mc_block_cache_keep(struct mc_block_cache *c, const char *key, const uint8_
 	uint64_t block;
 	bool keep;
 
-	if (c == NULL || !parse_key(key, version, &block))
+	if (c == NULL || !mc_block_key_parse(key, version, &block))
 		return false;
 	mc_mutex_lock(&c->lock);
 	s = slot_locked(c, version, block);
@@ -464,7 +423,7 @@ bool mc_block_cache_moved(struct mc_block_cache *c, const char *key, const uint8
 	struct slot *s;
 	uint64_t block;
 
-	if (c == NULL || !parse_key(key, version, &block))
+	if (c == NULL || !mc_block_key_parse(key, version, &block))
 		return false;
 	mc_mutex_lock(&c->lock);
 	s = slot_locked(c, version, block);
@@ -477,6 +436,6 @@ void mc_block_cache_evicted(struct mc_block_cache *c, const char *key, const uin
 {
 	uint64_t block;
 
-	if (c != NULL && parse_key(key, version, &block))
+	if (c != NULL && mc_block_key_parse(key, version, &block))
 		forget(c, version, block);
 }

@@ -8,12 +8,11 @@
  */
 #pragma once
 
+#include "tier/block-key.h"
 #include "tier/kv-log.h"
 #include "tier/source.h"
 
 struct mc_block_cache;
-
-#define MC_BLOCK_KEY 18 /* bytes of a record's key, with its NUL */
 
 /* Without a log until mc_block_cache_attach: holds nothing, takes nothing. -ENOMEM. */
 int mc_block_cache_open(struct mc_block_cache **ret);
