@@ -70,6 +70,33 @@ void kv_fixture_forget_dram(struct kv_fixture *x)
 	nftw(x->dram, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+void kv_fixture_faulty(struct kv_fixture *x, struct mc_fault **ret)
+{
+	kv_fixture_paths(x, UINT64_C(128) << 20);
+	x->opts.nvme_dir = x->nvme;
+	x->opts.nvme_capacity = UINT64_C(512) << 20;
+	kv_fixture_remote(x);
+	ck_assert_int_eq(mc_remote_fault_open(x->remote, ret, &x->remote), 0);
+	x->opts.remote = x->remote;
+	kv_fixture_start(x);
+}
+
+void kv_fixture_stop(struct kv_fixture *x)
+{
+	ck_assert_int_eq(mc_kv_close(x->kv, 20000), 0);
+	x->kv = NULL;
+	kv_fixture_forget_dram(x);
+}
+
+void kv_put_on_remote(struct mc_kv *kv, const char *key, size_t size, uint32_t seed)
+{
+	const char *why;
+
+	ck_assert_int_eq(kv_put(kv, key, size, seed, 0), 0);
+	ck_assert_int_eq(mc_kv_sync(kv, key), 0);
+	ck_assert_int_eq(mc_kv_evict_from(kv, key, MC_TIER_NVME, &why), 0);
+}
+
 void kv_fixture_close(struct kv_fixture *x)
 {
 	if (x->kv != NULL)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tier/kv.h"
+#include "tier/remote-fault.h"
 
 #include <check.h>
 #include <errno.h>
@@ -27,6 +28,12 @@ void kv_fill_fd(int fd, size_t size, uint32_t seed);
 int kv_put(struct mc_kv *kv, const char *key, size_t size, uint32_t seed, unsigned flags);
 /* Waits for room as often as it takes. */
 int kv_put_wait(struct mc_kv *kv, const char *key, size_t size, uint32_t seed);
+/* Starts one on NVMe, and a remote that may be told to fail. */
+void kv_fixture_faulty(struct kv_fixture *x, struct mc_fault **ret);
+/* Closes the store; a reboot comes next. */
+void kv_fixture_stop(struct kv_fixture *x);
+/* In DRAM and on the remote, and not on NVMe. */
+void kv_put_on_remote(struct mc_kv *kv, const char *key, size_t size, uint32_t seed);
 /* What a reboot does to DRAM; the store is closed. */
 void kv_fixture_forget_dram(struct kv_fixture *x);
 /* mc_kv_ask, waiting for its answer. */

@@ -171,6 +171,29 @@ START_TEST(a_remote_copy_made_for_room_on_nvme_does_not_bring_back_what_is_remov
 }
 END_TEST
 
+/* In DRAM and on the remote, and not on NVMe; what has the new name lies there as well, or on NVMe.
+ */
+START_TEST(a_rename_on_the_remote_is_seen_once_after_a_kill_between_its_names)
+{
+	struct kv_told *t = make_told();
+	unsigned states = 0;
+
+	for (enum kv_crash crash = POWER; crash < CRASHES; crash++)
+		for (unsigned both = 0; both < 2; both++) {
+			struct kv_sequence s = {.steps = {both ? DROP_B : DROP_A, DROP_A},
+				.n = 2 + both,
+				.full = true,
+				.remote = KV_REMOTE_LAST,
+				.crash = crash};
+
+			s.steps[s.n - 1] = RENAME_AB;
+			ck_assert(explore_last(&s, t, &states));
+		}
+	munmap(t, sizeof(*t));
+	printf("%u states\n", states);
+}
+END_TEST
+
 /* Without the right to mount the DRAM tier is a directory: unmounting is most of the time else. */
 static void drop_mounts(void)
 {
@@ -190,7 +213,8 @@ int main(void)
 		a_rename_is_seen_once_after_a_kill_between_journal_and_memory,
 		a_remote_copy_is_not_counted_on_after_a_kill_while_it_was_removed,
 		a_remote_copy_that_no_record_tells_of_does_not_bring_back_what_is_removed,
-		a_remote_copy_made_for_room_on_nvme_does_not_bring_back_what_is_removed_or_replaced};
+		a_remote_copy_made_for_room_on_nvme_does_not_bring_back_what_is_removed_or_replaced,
+		a_rename_on_the_remote_is_seen_once_after_a_kill_between_its_names};
 
 	drop_mounts();
 	return suite_run("kv-crash", tests, sizeof(tests) / sizeof(*tests));

@@ -227,28 +227,9 @@ START_TEST(a_directory_holds_what_lies_below_it)
 }
 END_TEST
 
-/* On NVMe, and a remote that may be told to fail. */
-static void start_faulty(struct kv_fixture *x, struct mc_fault **ret)
-{
-	kv_fixture_paths(x, 128 * MIB);
-	x->opts.nvme_dir = x->nvme;
-	x->opts.nvme_capacity = 512 * MIB;
-	kv_fixture_remote(x);
-	ck_assert_int_eq(mc_remote_fault_open(x->remote, ret, &x->remote), 0);
-	x->opts.remote = x->remote;
-	kv_fixture_start(x);
-}
-
-static void stop(struct kv_fixture *x)
-{
-	ck_assert_int_eq(mc_kv_close(x->kv, 20000), 0);
-	x->kv = NULL;
-	kv_fixture_forget_dram(x);
-}
-
 static void reboot(struct kv_fixture *x)
 {
-	stop(x);
+	kv_fixture_stop(x);
 	kv_fixture_start(x);
 }
 
@@ -261,7 +242,7 @@ START_TEST(a_copy_on_the_remote_that_answered_an_error_goes_with_the_object)
 	struct mc_kv_attr a;
 	const char *why;
 
-	start_faulty(&x, &fault);
+	kv_fixture_faulty(&x, &fault);
 	ck_assert_int_eq(kv_put(x.kv, "a", 5000, 1, 0), 0);
 	ck_assert_int_eq(mc_kv_sync(x.kv, "a"), 0);
 	mc_fault_add(fault, &lost);
@@ -277,15 +258,6 @@ END_TEST
 static const struct mc_fault_rule no_unlink = {
 	.op = MC_FAULT_UNLINK, .kind = MC_FAULT_FAIL, .error = -EIO};
 
-static void put_on_remote(struct mc_kv *kv, const char *key, size_t size, uint32_t seed)
-{
-	const char *why;
-
-	ck_assert_int_eq(kv_put(kv, key, size, seed, 0), 0);
-	ck_assert_int_eq(mc_kv_sync(kv, key), 0);
-	ck_assert_int_eq(mc_kv_evict_from(kv, key, MC_TIER_NVME, &why), 0);
-}
-
 /* As a kill leaves what is remembered of removals; each entry here has a key of one byte. */
 static void keep_entries(const struct kv_fixture *x, unsigned n)
 {
@@ -300,12 +272,12 @@ static void keep_entries(const struct kv_fixture *x, unsigned n)
  * removes nothing. */
 static void start_replaced(struct kv_fixture *x, struct mc_fault **ret)
 {
-	start_faulty(x, ret);
-	put_on_remote(x->kv, "a", 5000, 1);
+	kv_fixture_faulty(x, ret);
+	kv_put_on_remote(x->kv, "a", 5000, 1);
 	mc_fault_add(*ret, &no_unlink);
 	ck_assert_int_eq(kv_put(x->kv, "a", 6000, 2, 0), 0);
 	ck_assert_int_eq(mc_kv_sync(x->kv, "a"), 0);
-	stop(x);
+	kv_fixture_stop(x);
 	keep_entries(x, 1);
 	kv_fixture_start(x);
 	kv_expect(x->kv, "a", 6000, 2);
@@ -315,7 +287,7 @@ static void expect_absent_after_a_reboot(struct kv_fixture *x, struct mc_fault *
 {
 	struct mc_kv_attr a;
 
-	stop(x);
+	kv_fixture_stop(x);
 	mc_fault_clear(fault);
 	kv_fixture_start(x);
 	ck_assert_int_eq(mc_kv_unlink(x->kv, "none"), -ENOENT); /* recovery has ended */
@@ -356,14 +328,14 @@ START_TEST(a_removal_of_an_earlier_daemon_hides_no_later_version)
 	struct kv_fixture x;
 	struct mc_kv_attr a;
 
-	start_faulty(&x, &fault);
-	put_on_remote(x.kv, "a", 5000, 1);
-	put_on_remote(x.kv, "b", 5000, 2);
+	kv_fixture_faulty(&x, &fault);
+	kv_put_on_remote(x.kv, "a", 5000, 1);
+	kv_put_on_remote(x.kv, "b", 5000, 2);
 	mc_fault_add(fault, &no_unlink);
 	ck_assert_int_eq(mc_kv_unlink(x.kv, "a"), 0);
 	ck_assert_int_eq(mc_kv_unlink(x.kv, "b"), 0);
-	put_on_remote(x.kv, "a", 6000, 3);
-	stop(&x);
+	kv_put_on_remote(x.kv, "a", 6000, 3);
+	kv_fixture_stop(&x);
 	keep_entries(&x, 2);
 	kv_fixture_start(&x);
 	ck_assert_int_eq(kv_ask(x.kv, "b", &a), -ENOENT);

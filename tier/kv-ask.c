@@ -71,9 +71,7 @@ static int enter_dir_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->l
 	return r;
 }
 
-/* Enters what the remote has; nothing is here under that key. */
-static int enter_found_locked(struct mc_kv *kv, const char *key, const struct kv_footer *f)
-	MC_REQUIRES(kv->lock)
+int kv_enter_found_locked(struct mc_kv *kv, const char *key, const struct kv_footer *f)
 {
 	struct kv_object *obj, *old = NULL;
 	const char *name;
@@ -108,15 +106,13 @@ static void leave_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv
 	kv_object_drop_locked(kv, obj);
 }
 
-/* Another node replaced or removed it: the version leaves this node's tiers. The gate is closed. */
-static int give_up_locked(struct mc_kv *kv, const char *key, struct kv_object *obj)
-	MC_REQUIRES(kv->lock)
+int kv_give_up_locked(struct mc_kv *kv, const char *key, struct kv_object *obj)
 {
 	struct kv_parting p = {0};
 	int r = 0;
 
 	kv_settle_locked(kv, obj);
-	if (obj->loc.segment != 0) {
+	if (obj->loc.segment != 0 || (obj->flags & KV_SHADOWS) != 0) {
 		mc_mutex_unlock(&kv->lock);
 		kv_part(kv, key, obj, &p);
 		r = kv_unshadow(kv, key, obj);
@@ -145,7 +141,7 @@ static void learn_unknown_locked(
 	uint64_t hash = kv_key_hash(key);
 
 	if (r == 0 && kv_delete_find_locked(kv, key, f->version) == NULL)
-		enter_found_locked(kv, key, f);
+		kv_enter_found_locked(kv, key, f);
 	else
 		*absent_slot(kv, hash) =
 			(struct kv_absent){.hash = hash, .until_ns = mc_now_ns() + ABSENT_NS};
@@ -172,8 +168,8 @@ static bool learn_locked(struct mc_kv *kv, const struct kv_ask *a, int r, const 
 	} else if (same &&
 		(r == -EBADMSG || (r == 0 && memcmp(obj->version, f->version, 16) == 0))) {
 		kv_asked_locked(kv, obj);
-	} else if (same && give_up_locked(kv, a->key, obj) == 0 && r == 0) {
-		enter_found_locked(kv, a->key, f);
+	} else if (same && kv_give_up_locked(kv, a->key, obj) == 0 && r == 0) {
+		kv_enter_found_locked(kv, a->key, f);
 	}
 	kv_gate_leave_locked(kv, &gate);
 	return fresh;
@@ -246,7 +242,7 @@ void kv_asks_tick(struct mc_kv *kv)
 
 /* A remote without kv/ is no remote of ours: perhaps it is away, and an empty directory in its
  * place. -EIO then. */
-static int is_there(struct mc_kv *kv)
+int kv_remote_absent(struct mc_kv *kv)
 {
 	struct mc_remote_attr attr;
 
@@ -287,7 +283,7 @@ static bool ask_remote(struct kv_ask *a)
 	mc_mutex_unlock(&kv->lock);
 	r = kv_remote_footer(kv, a->key, &f);
 	if (r == -ENOENT && a->known)
-		r = is_there(kv);
+		r = kv_remote_absent(kv);
 	mc_mutex_lock(&kv->lock);
 	if (r == 0 || r == -ENOENT || r == -EBADMSG) {
 		kv->asks_late = false;
@@ -326,6 +322,8 @@ static void ask_job(void *ctx)
 	r = kv_ready_locked(kv);
 	if (a->begun_ns == 0)
 		a->begun_ns = mc_now_ns();
+	if (r == 0)
+		r = kv_moves_wait_locked(kv, a->key, NULL);
 	due = r == 0 && a->waiting && is_due_locked(kv, a->key);
 	mc_mutex_unlock(&kv->lock);
 	while (due && !ask_remote(a))
@@ -358,7 +356,8 @@ void mc_kv_ask(struct mc_kv *kv, const char *key,
 	int r;
 
 	mc_mutex_lock(&kv->lock);
-	wanted = kv_key_check(key) == 0 && (kv->recovering || is_due_locked(kv, key));
+	wanted = kv_key_check(key) == 0 &&
+		(kv->recovering || kv_moving_locked(kv, key) || is_due_locked(kv, key));
 	mc_mutex_unlock(&kv->lock);
 	if (wanted)
 		a = ask_new(kv, key, done, ctx);
@@ -393,7 +392,7 @@ void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object
 		(r < 0 || memcmp(f.version, obj->version, sizeof(f.version)) != 0)) {
 		leave_locked(kv, obj);
 		if (r == 0)
-			enter_found_locked(kv, key, &f);
+			kv_enter_found_locked(kv, key, &f);
 	}
 	mc_mutex_unlock(&kv->lock);
 	if (r == 0)

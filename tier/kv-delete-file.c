@@ -27,11 +27,11 @@ static const struct mc_io *io_of(const struct mc_kv *kv)
 	return kv->opts.io != NULL ? kv->opts.io : mc_io_real();
 }
 
-int kv_delete_append(
-	struct mc_kv *kv, unsigned op, const char *key, const uint8_t version[16], bool sync)
+int kv_delete_append(struct mc_kv *kv, enum kv_delete_op op, const struct kv_delete *d, bool sync)
 {
-	size_t key_len = strlen(key), len = sizeof(struct entry) + key_len;
-	cleanup_free char *buf = malloc(len);
+	size_t from_len = strlen(d->key), to_len = op == KV_DELETE_MOVE ? strlen(d->to) + 1 : 0;
+	size_t key_len = from_len + to_len, len = sizeof(struct entry) + key_len;
+	cleanup_free char *buf = calloc(1, len);
 	struct entry e = {.magic = MAGIC, .op = op, .key_len = (uint32_t)key_len};
 	size_t from = offsetof(struct entry, op);
 	const struct mc_io *io = io_of(kv);
@@ -41,9 +41,11 @@ int kv_delete_append(
 		return 0;
 	if (buf == NULL)
 		return -ENOMEM;
-	memcpy(e.version, version, sizeof(e.version));
+	memcpy(e.version, d->version, sizeof(e.version));
 	memcpy(buf, &e, sizeof(e));
-	memcpy(buf + sizeof(e), key, key_len);
+	memcpy(buf + sizeof(e), d->key, from_len);
+	if (to_len > 0)
+		memcpy(buf + sizeof(e) + from_len + 1, d->to, to_len - 1);
 	e.crc = mc_crc32c(0, buf + from, len - from);
 	memcpy(buf, &e, sizeof(e));
 	mc_mutex_lock(&kv->deletes_lock);
@@ -54,38 +56,54 @@ int kv_delete_append(
 	return r == 0 && sync ? io->fdatasync(io, kv->deletes_fd) : r;
 }
 
+/* key: NUL-terminated, with another behind it if it is a move. */
+static void replay_one(struct mc_kv *kv, const struct entry *e, const char *key)
+	MC_REQUIRES(kv->lock)
+{
+	struct kv_delete *d = kv_delete_find_locked(kv, key, e->version);
+
+	if (e->op < KV_DELETE_ADD || e->op > KV_DELETE_MOVE)
+		return;
+	if (d != NULL && (e->op == KV_DELETE_DONE || e->op == KV_DELETE_MOVE))
+		kv_delete_remove_locked(kv, d);
+	if (e->op == KV_DELETE_DONE)
+		return;
+	if (e->op == KV_DELETE_MOVE)
+		d = NULL;
+	if (d == NULL) {
+		d = kv_delete_push_locked(kv, key, e->version);
+		if (d == NULL)
+			return;
+		d->earlier = true;
+		d->waiting = d->later = e->op == KV_DELETE_LATER;
+	}
+	d->running = false;
+	if (e->op == KV_DELETE_ADD) {
+		d->waiting = d->later = false;
+		kv_move_known_locked(kv, d);
+	}
+	if (e->op == KV_DELETE_MOVE && kv_move_set_locked(kv, d, key + strlen(key) + 1) < 0)
+		kv_delete_remove_locked(kv, d);
+}
+
 static void replay(struct mc_kv *kv, const char *buf, size_t len) MC_REQUIRES(kv->lock)
 {
 	struct entry e;
 
 	for (size_t at = 0; len - at >= sizeof(e);) {
 		size_t from = at + offsetof(struct entry, op);
-		char key[KV_KEY_MAX + 1];
-		struct kv_delete *d;
+		char key[2 * KV_KEY_MAX + 3];
 
 		memcpy(&e, buf + at, sizeof(e));
-		if (e.magic != MAGIC || e.key_len > KV_KEY_MAX ||
+		if (e.magic != MAGIC || e.key_len > 2 * KV_KEY_MAX + 1 ||
 			len - at - sizeof(e) < e.key_len ||
 			mc_crc32c(0, buf + from, at + sizeof(e) + e.key_len - from) != e.crc) {
 			at++; /* torn; what follows may be whole */
 			continue;
 		}
 		memcpy(key, buf + at + sizeof(e), e.key_len);
-		key[e.key_len] = '\0';
-		d = kv_delete_find_locked(kv, key, e.version);
-		if (e.op != KV_DELETE_DONE && d == NULL) {
-			d = kv_delete_push_locked(kv, key, e.version);
-			if (d != NULL)
-				d->earlier = true;
-			if (d != NULL)
-				d->waiting = d->later = e.op == KV_DELETE_LATER;
-		}
-		if (e.op != KV_DELETE_DONE && d != NULL)
-			d->running = false;
-		if (e.op == KV_DELETE_ADD && d != NULL)
-			d->waiting = d->later = false;
-		if (e.op == KV_DELETE_DONE && d != NULL)
-			kv_delete_remove_locked(kv, d);
+		key[e.key_len] = key[e.key_len + 1] = '\0';
+		replay_one(kv, &e, key);
 		at += sizeof(e) + e.key_len;
 	}
 }
@@ -121,8 +139,11 @@ static int rewrite(struct mc_kv *kv, const struct kv_delete *d, const char *path
 	if (kv->deletes_fd < 0)
 		return kv->deletes_fd;
 	for (; d != NULL && r == 0; d = d->next)
-		r = kv_delete_append(
-			kv, d->later ? KV_DELETE_LATER : KV_DELETE_ADD, d->key, d->version, false);
+		r = kv_delete_append(kv,
+			d->to != NULL      ? KV_DELETE_MOVE
+				: d->later ? KV_DELETE_LATER
+					   : KV_DELETE_ADD,
+			d, false);
 	if (r == 0)
 		r = io->fsync(io, kv->deletes_fd);
 	if (r == 0)
@@ -155,6 +176,8 @@ int kv_delete_open(struct mc_kv *kv)
 	if (!kv->recovering) /* it has ended meanwhile */
 		kv_deletes_settle_locked(kv);
 	mc_mutex_unlock(&kv->lock);
+	if (r == 0)
+		kv_deletes_note(kv);
 	return r;
 }
 
@@ -163,6 +186,8 @@ void kv_delete_close(struct mc_kv *kv)
 	mc_mutex_lock(&kv->lock);
 	while (kv->deletes != NULL)
 		kv_delete_remove_locked(kv, kv->deletes);
+	kv_delete_free(kv->settled);
+	kv->settled = NULL;
 	mc_mutex_unlock(&kv->lock);
 	if (kv->deletes_fd >= 0)
 		io_of(kv)->close(io_of(kv), kv->deletes_fd);

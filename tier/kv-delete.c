@@ -9,7 +9,9 @@
  * 3. An entry is on the disk before kv_delete_add returns, and leaves it after the removal.
  * 4. What waits is not removed before kv_delete_ripe, in this life or the next.
  * 5. Nothing is removed before recovery has ended; what is in the index then stays.
- * 6. What is held stays until its readers are done, or a put that cannot wait replaces it.
+ * 6. What recovery settled is off the list on the disk, too, before anything changes; where that
+ * failed it is tried again before the next removal.
+ * 7. What is held stays until its readers are done, or a put that cannot wait replaces it.
  */
 #include "tier/kv-delete.h"
 #include "tier/kv-remote.h"
@@ -24,7 +26,7 @@ struct kv_delete *kv_delete_find_locked(struct mc_kv *kv, const char *key, const
 
 	while (d != NULL &&
 		(strcmp(d->key, key) != 0 ||
-			(version != NULL && memcmp(d->version, version, 16) != 0)))
+			(version != NULL ? memcmp(d->version, version, 16) != 0 : d->to != NULL)))
 		d = d->next;
 	return d;
 }
@@ -63,16 +65,35 @@ struct kv_delete *kv_delete_push_locked(
 	return d;
 }
 
-void kv_delete_remove_locked(struct mc_kv *kv, struct kv_delete *gone)
+void kv_delete_free(struct kv_delete *list)
+{
+	while (list != NULL) {
+		struct kv_delete *d = list;
+
+		list = d->next;
+		free(d->to);
+		free(d);
+	}
+}
+
+/* Off the list, and the caller's. */
+static void take_locked(struct mc_kv *kv, struct kv_delete *gone) MC_REQUIRES(kv->lock)
 {
 	struct kv_delete **at = &kv->deletes;
 
 	while (*at != gone)
 		at = &(*at)->next;
 	*at = gone->next;
+	gone->next = NULL;
 	kv->n_held_deletes -= gone->held;
+	kv->n_moves -= gone->to != NULL && gone->earlier;
 	kv->removals[kv_key_hash(gone->key) % KV_GATES]++;
-	free(gone);
+}
+
+void kv_delete_remove_locked(struct mc_kv *kv, struct kv_delete *gone)
+{
+	take_locked(kv, gone);
+	kv_delete_free(gone);
 }
 
 /* ---- removing */
@@ -117,7 +138,7 @@ static int add(struct mc_kv *kv, const char *key, const uint8_t version[16], boo
 	mc_mutex_unlock(&kv->lock);
 	if (d == NULL)
 		return -ENOMEM;
-	r = kv_delete_append(kv, later ? KV_DELETE_LATER : KV_DELETE_ADD, key, version, true);
+	r = kv_delete_append(kv, later ? KV_DELETE_LATER : KV_DELETE_ADD, d, true);
 	mc_mutex_lock(&kv->lock);
 	d->running = false;
 	/* What waits is written again when it may go: a failing disk is no reason to refuse a put.
@@ -176,9 +197,8 @@ int kv_delete_ripe(struct mc_kv *kv, const char *key, bool sync)
 	mc_mutex_lock(&kv->lock);
 	while (r == 0 && (d = take_later_locked(kv, key, sync)) != NULL) {
 		mc_mutex_unlock(&kv->lock);
-		r = kv->deletes_fd < 0 && sync
-			? delete_now(kv, key, d->version)
-			: kv_delete_append(kv, KV_DELETE_ADD, key, d->version, sync);
+		r = kv->deletes_fd < 0 && sync ? delete_now(kv, key, d->version)
+					       : kv_delete_append(kv, KV_DELETE_ADD, d, sync);
 		mc_mutex_lock(&kv->lock);
 		d->running = false;
 		if (r == 0)
@@ -229,22 +249,32 @@ static void keep_locked(struct mc_kv *kv, struct kv_object *obj, const char *key
 		free(u);
 }
 
+/* It is not pending; the file is to say so. */
+static void settle_locked(struct mc_kv *kv, struct kv_delete *d) MC_REQUIRES(kv->lock)
+{
+	take_locked(kv, d);
+	d->next = kv->settled;
+	kv->settled = d;
+}
+
 void kv_deletes_settle_locked(struct mc_kv *kv)
 {
 	for (struct kv_delete *d = kv->deletes, *next; d != NULL; d = next) {
 		struct kv_object *obj = kv_index_find(kv->index, d->key);
 
 		next = d->next;
+		if (d->to != NULL)
+			continue;
 		if (obj != NULL && memcmp(obj->version, d->version, sizeof(d->version)) == 0) {
 			if (!d->waiting)
 				keep_locked(kv, obj, d->key);
-			kv_delete_remove_locked(kv, d);
+			settle_locked(kv, d);
 			continue;
 		}
 		if (!d->waiting)
 			continue;
 		if (obj == NULL)
-			kv_delete_remove_locked(kv, d);
+			settle_locked(kv, d);
 		else if (obj->loc.segment != 0)
 			d->waiting = false;
 		else
@@ -252,15 +282,43 @@ void kv_deletes_settle_locked(struct mc_kv *kv)
 	}
 }
 
+int kv_deletes_note(struct mc_kv *kv)
+{
+	struct kv_delete *list, **end = &list;
+	int r = 0;
+
+	mc_mutex_lock(&kv->lock);
+	list = kv->settled;
+	kv->settled = NULL;
+	mc_mutex_unlock(&kv->lock);
+	if (list == NULL)
+		return 0;
+	for (; *end != NULL; end = &(*end)->next)
+		if (r == 0) /* one sync for all */
+			r = kv_delete_append(kv, KV_DELETE_DONE, *end, (*end)->next == NULL);
+	if (r == 0) {
+		kv_delete_free(list);
+		return 0;
+	}
+	mc_mutex_lock(&kv->lock);
+	*end = kv->settled;
+	kv->settled = list;
+	mc_mutex_unlock(&kv->lock);
+	return r;
+}
+
 static void delete_job(void *ctx)
 {
 	struct mc_kv *kv = ctx;
 	struct kv_delete *d;
-	int r = 0;
+	int r = kv_deletes_note(kv);
 
+	if (r == 0)
+		r = kv_moves_decide(kv);
 	mc_mutex_lock(&kv->lock);
 	while (r == 0 && !kv->closing) {
-		for (d = kv->deletes; d != NULL && (d->running || d->waiting || d->held);)
+		for (d = kv->deletes;
+			d != NULL && (d->running || d->waiting || d->held || d->to != NULL);)
 			d = d->next;
 		if (d == NULL)
 			break;
@@ -268,7 +326,7 @@ static void delete_job(void *ctx)
 		mc_mutex_unlock(&kv->lock);
 		r = delete_now(kv, d->key, d->version);
 		if (r == 0)
-			kv_delete_append(kv, KV_DELETE_DONE, d->key, d->version, false);
+			kv_delete_append(kv, KV_DELETE_DONE, d, false);
 		mc_mutex_lock(&kv->lock);
 		d->running = false;
 		if (r == 0)
@@ -278,7 +336,8 @@ static void delete_job(void *ctx)
 	if (r < 0)
 		kv->delete_retry_ns = mc_now_ns() + RETRY_NS;
 	/* The file is empty when nothing is pending: it never grows for long. */
-	if (kv->deletes == NULL && kv->deletes_fd >= 0 && kv_delete_empty(kv) != 0)
+	if (kv->deletes == NULL && kv->settled == NULL && kv->deletes_fd >= 0 &&
+		kv_delete_empty(kv) != 0)
 		kv->delete_retry_ns = mc_now_ns() + RETRY_NS;
 	kv->deleting = false;
 	mc_mutex_unlock(&kv->lock);
@@ -289,8 +348,8 @@ void kv_deletes_tick(struct mc_kv *kv)
 	bool start;
 
 	mc_mutex_lock(&kv->lock);
-	start = kv->deletes != NULL && !kv->deleting && !kv->closing && !kv->recovering &&
-		mc_now_ns() >= kv->delete_retry_ns;
+	start = (kv->deletes != NULL || kv->settled != NULL) && !kv->deleting && !kv->closing &&
+		!kv->recovering && mc_now_ns() >= kv->delete_retry_ns;
 	if (start)
 		kv->deleting = true;
 	mc_mutex_unlock(&kv->lock);
@@ -351,7 +410,7 @@ void kv_delete_release(struct mc_kv *kv, struct kv_delete *d, bool replaced)
 	if (d == NULL)
 		return;
 	if (replaced)
-		kv_delete_append(kv, KV_DELETE_DONE, d->key, d->version, false);
+		kv_delete_append(kv, KV_DELETE_DONE, d, false);
 	mc_mutex_lock(&kv->lock);
 	d->running = false;
 	if (replaced)

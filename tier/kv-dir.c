@@ -42,6 +42,10 @@ int mc_kv_lookup(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret)
 	if (*key != '\0' && kv_key_check(key) < 0)
 		return -ENOENT;
 	mc_mutex_lock(&kv->lock);
+	if (kv_moving_locked(kv, key)) {
+		mc_mutex_unlock(&kv->lock);
+		return -EIO; /* mc_kv_ask waits for the answer */
+	}
 	obj = *key != '\0' ? kv_index_find(kv->index, key) : NULL;
 	if (obj != NULL) {
 		kv_attr_locked(obj, ret);
@@ -87,10 +91,18 @@ static void copy_child(uintptr_t child, struct entry *out)
 	}
 }
 
-static bool is_listed(const struct listing *l, uintptr_t child)
+static bool is_listed(struct mc_kv *kv, const struct listing *l, uintptr_t child)
+	MC_REQUIRES(kv->lock)
 {
+	char key[KV_KEY_MAX + 1];
+
 	if ((child & 3) != 0)
 		return (child & 2) == 0;
+	if (kv->n_moves > 0) {
+		kv_key_of((const struct kv_object *)child, key);
+		if (kv_moving_locked(kv, key))
+			return false;
+	}
 	return l->tiers == 0 || (kv_tiers((const struct kv_object *)child) & l->tiers) != 0;
 }
 
@@ -113,7 +125,7 @@ static int64_t copy_entries(struct mc_kv *kv, struct listing *l)
 	i = kv_dir_from(d, l->seq);
 	end = d->n - i > SCAN ? i + SCAN : d->n;
 	for (; i < end && n < BATCH; i++) {
-		if (is_listed(l, d->child[i]))
+		if (is_listed(kv, l, d->child[i]))
 			copy_child(d->child[i], &l->entries[n++]);
 		l->seq = kv_child_seq(d->child[i]) + 1;
 	}

@@ -122,6 +122,8 @@ int mc_kv_evict_from(struct mc_kv *kv, const char *key, enum mc_tier tier, const
 	mc_mutex_lock(&kv->lock);
 	r = kv_ready_locked(kv);
 	if (r == 0)
+		r = kv_moves_wait_locked(kv, key, NULL);
+	if (r == 0)
 		obj = kv_index_find(kv->index, key);
 	if (obj != NULL)
 		obj->refs++;

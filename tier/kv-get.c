@@ -74,6 +74,8 @@ static void get_later(void *ctx)
 
 	mc_mutex_lock(&kv->lock);
 	r = kv_ready_locked(kv);
+	if (r == 0)
+		r = kv_moves_wait_locked(kv, w->key, NULL);
 	mc_mutex_unlock(&kv->lock);
 	if (r < 0)
 		kv_wait_end(w, r, NULL);
@@ -87,7 +89,7 @@ static void get(struct mc_kv *kv, const char *key, bool whole,
 	size_t len = strlen(key);
 	struct kv_wait *w = kv_key_check(key) == 0 ? calloc(1, sizeof(*w) + len + 1) : NULL;
 	struct mc_kv_object *h = calloc(1, sizeof(*h));
-	bool unsure;
+	bool unsure, moving;
 	int r = 0;
 
 	if (w == NULL || h == NULL) {
@@ -104,10 +106,11 @@ static void get(struct mc_kv *kv, const char *key, bool whole,
 	memcpy(w->key, key, len + 1);
 	atomic_fetch_add(&kv->gets, 1);
 	mc_mutex_lock(&kv->lock);
-	unsure = kv->recovering && kv_index_find(kv->index, key) == NULL;
+	moving = kv_moving_locked(kv, key);
+	unsure = moving || (kv->recovering && kv_index_find(kv->index, key) == NULL);
 	mc_mutex_unlock(&kv->lock);
-	if (unsure)
-		r = kv_work_add(kv->work, get_later, w);
+	if (unsure) /* those of kv->work may have to find out */
+		r = kv_work_add(moving ? kv->asks : kv->work, get_later, w);
 	if (r < 0)
 		kv_wait_end(w, r, NULL);
 	else if (!unsure)

@@ -191,7 +191,10 @@ struct mc_kv {
 	struct kv_ask *waiting MC_GUARDED_BY(lock);
 	bool asks_late MC_GUARDED_BY(lock); /* one was not answered in time, and none since */
 	struct kv_delete *deletes MC_GUARDED_BY(lock);
+	/* Owned: not pending any more, and the file does not say so yet. */
+	struct kv_delete *settled MC_GUARDED_BY(lock);
 	uint64_t n_held_deletes MC_GUARDED_BY(lock);
+	uint64_t n_moves MC_GUARDED_BY(lock); /* an earlier daemon's renames, outcome unknown */
 	/* Removals on the remote that have ended, by hash of their key. */
 	uint32_t removals[KV_GATES] MC_GUARDED_BY(lock);
 	bool deleting MC_GUARDED_BY(lock);

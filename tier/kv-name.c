@@ -80,6 +80,8 @@ int kv_change_begin(struct mc_kv *kv, const char *key, const char *other, struct
 	if (r == 0)
 		r = kv_ready_locked(kv);
 	if (r == 0)
+		r = kv_moves_wait_locked(kv, key, other);
+	if (r == 0)
 		kv_gate_enter_locked(kv, key, other, ret);
 	return r;
 }

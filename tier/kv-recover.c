@@ -306,9 +306,13 @@ static void on_done(void *ctx, int res)
 	if (res < 0 || kv->unread != 0)
 		kv_trouble_locked(kv, KV_NVME, res);
 	kv->unread = 0;
+	mc_mutex_unlock(&kv->lock);
+	kv_deletes_note(kv);
+	mc_mutex_lock(&kv->lock);
 	kv->recovering = false;
 	mc_cond_broadcast(&kv->change);
 	mc_cond_signal(&kv->flush);
+	mc_cond_signal(&kv->wake);
 	mc_mutex_unlock(&kv->lock);
 	kv_reap(kv);
 }

@@ -49,6 +49,8 @@ int kv_delete_ripe(struct mc_kv *kv, const char *key, bool sync) MC_EXCLUDES(kv-
 /* After recovery: what waits for a version that was lost is forgotten, what waits for one that is
  * there may go. */
 void kv_deletes_settle_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
+/* [blocks] The file learns what was forgotten. What cannot be written now is later. */
+int kv_deletes_note(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 /* obj, whose removal is pending, is read from the remote: its copy stays there until the last
  * reference is dropped, and a new one of key is put only when somebody waits for that. */
 void kv_delete_hold_locked(struct mc_kv *kv, const char *key, struct kv_object *obj)
@@ -66,7 +68,28 @@ struct kv_delete *kv_delete_claim(struct mc_kv *kv, const char *key) MC_EXCLUDES
 void kv_delete_release(struct mc_kv *kv, struct kv_delete *d, bool replaced) MC_EXCLUDES(kv->lock);
 /* Where a key's object lies on the remote; ret holds KV_REMOTE_PATH bytes. */
 int kv_remote_path(const char *key, char *ret);
+/* ---- kv-move.c: renames on the remote, where the new name is put before the old one goes. */
+/* [blocks] from, of this version, is about to be put as to; durable on return. *ret: for move_end;
+ * NULL: nothing remembers it, there is no NVMe. */
+int kv_move_begin(struct mc_kv *kv, const struct kv_object *obj, const char *from, const char *to,
+	struct kv_delete **ret) MC_EXCLUDES(kv->lock);
+/* [blocks] happened: the old name is to be removed now, durable on return. Else it is as before. */
+int kv_move_end(struct mc_kv *kv, struct kv_delete *d, bool happened) MC_EXCLUDES(kv->lock);
+/* Whether key is a name of a rename of an earlier daemon that may have happened, or not. */
+bool kv_moving_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
+/* Waits until neither key nor other (or NULL) is: 0, -EIO when the remote does not say so in time,
+ * -ESHUTDOWN. */
+int kv_moves_wait_locked(struct mc_kv *kv, const char *key, const char *other)
+	MC_REQUIRES(kv->lock);
 /* ---- kv-ask.c: what the remote has now. */
+/* Why there is nothing under a key: -ENOENT, or -EIO where nothing of ours is there at all. */
+int kv_remote_absent(struct mc_kv *kv);
+/* [blocks] The version leaves this node's tiers. The gate is closed. */
+int kv_give_up_locked(struct mc_kv *kv, const char *key, struct kv_object *obj)
+	MC_REQUIRES(kv->lock);
+/* What the remote has; nothing is here under that key. */
+int kv_enter_found_locked(struct mc_kv *kv, const char *key, const struct kv_footer *f)
+	MC_REQUIRES(kv->lock);
 /* The remote has this version, as of now. */
 void kv_asked_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
 /* Whether it may have another by now: its last answer is old. */

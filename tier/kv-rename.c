@@ -19,6 +19,7 @@ struct rename {
 	uint8_t flags;          /* for moved */
 	int failed;             /* the journal did: it may have happened after a crash, or not */
 	uint64_t meta;          /* of the new name */
+	struct kv_delete *move; /* what the next daemon knows of it, if the remote's name changes */
 };
 
 static int rename_check_locked(struct mc_kv *kv, struct rename *n, unsigned flags)
@@ -50,12 +51,14 @@ static int copy_remote(struct rename *n)
 
 	if (r < 0)
 		return r;
-	r = kv_remote_put(kv, &meta, map, obj->res);
+	r = kv_move_begin(kv, obj, n->from, n->to, &n->move);
+	if (r == 0)
+		r = kv_remote_put(kv, &meta, map, obj->res);
 	kv_res_unmap(kv, obj->res, obj->size);
 	if (r == 0)
 		r = kv_unshadow(kv, n->to, obj);
 	n->flags &= (uint8_t)~KV_SHADOWS;
-	return r == 0 ? kv_delete_add(kv, n->from, obj->version) : r;
+	return r == 0 && n->move == NULL ? kv_delete_add(kv, n->from, obj->version) : r;
 }
 
 /* The remote's copy has the old name in it: it goes, a new one is made later. */
@@ -198,6 +201,22 @@ static int rename_commit_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(
 	return 0;
 }
 
+/* The end of kv_move_begin: the copy with the old name goes only now, when nothing here has that
+ * name. */
+static void rename_moved_locked(struct mc_kv *kv, struct rename *n, bool happened)
+	MC_REQUIRES(kv->lock)
+{
+	int r;
+
+	if (n->move == NULL)
+		return;
+	mc_mutex_unlock(&kv->lock);
+	r = kv_move_end(kv, n->move, happened);
+	mc_mutex_lock(&kv->lock);
+	if (n->failed == 0)
+		n->failed = r;
+}
+
 static int rename_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(kv->lock)
 {
 	int r;
@@ -226,6 +245,7 @@ static int rename_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(kv->loc
 		kv_object_drop_locked(kv, n->moved);
 	if (n->meta != 0)
 		kv_meta_clear(kv, n->meta);
+	rename_moved_locked(kv, n, r == 0);
 	return r < 0 ? r : n->failed;
 }
 

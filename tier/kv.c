@@ -350,6 +350,8 @@ int mc_kv_sync(struct mc_kv *kv, const char *key)
 		return -ENOENT;
 	mc_mutex_lock(&kv->lock);
 	r = kv_ready_locked(kv);
+	if (r == 0)
+		r = kv_moves_wait_locked(kv, key, NULL);
 	obj = r == 0 ? kv_index_find(kv->index, key) : NULL;
 	if (obj != NULL)
 		obj->refs++;
