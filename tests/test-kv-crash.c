@@ -171,6 +171,21 @@ START_TEST(a_remote_copy_made_for_room_on_nvme_does_not_bring_back_what_is_remov
 }
 END_TEST
 
+START_TEST(what_a_rename_replaced_does_not_come_back_when_the_new_name_is_removed)
+{
+	struct kv_sequence s = {.steps = {RENAME_AB, REMOVE_B},
+		.n = 2,
+		.full = true,
+		.remote = KV_REMOTE_FIRST,
+		.crash = POWER};
+	struct kv_told *t = make_told();
+	unsigned states = 0;
+
+	ck_assert(explore_last(&s, t, &states));
+	munmap(t, sizeof(*t));
+}
+END_TEST
+
 /* In DRAM and on the remote, and not on NVMe; what has the new name lies there as well, or on NVMe.
  */
 START_TEST(a_rename_on_the_remote_is_seen_once_after_a_kill_between_its_names)
@@ -214,6 +229,7 @@ int main(void)
 		a_remote_copy_is_not_counted_on_after_a_kill_while_it_was_removed,
 		a_remote_copy_that_no_record_tells_of_does_not_bring_back_what_is_removed,
 		a_remote_copy_made_for_room_on_nvme_does_not_bring_back_what_is_removed_or_replaced,
+		what_a_rename_replaced_does_not_come_back_when_the_new_name_is_removed,
 		a_rename_on_the_remote_is_seen_once_after_a_kill_between_its_names};
 
 	drop_mounts();

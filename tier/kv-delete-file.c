@@ -194,6 +194,11 @@ void kv_delete_close(struct mc_kv *kv)
 	kv->deletes_fd = -1;
 }
 
+int kv_delete_sync(struct mc_kv *kv)
+{
+	return kv->deletes_fd < 0 ? 0 : io_of(kv)->fdatasync(io_of(kv), kv->deletes_fd);
+}
+
 int kv_delete_empty(struct mc_kv *kv)
 {
 	int r;

@@ -189,9 +189,20 @@ static struct kv_delete *take_later_locked(struct mc_kv *kv, const char *key, bo
 	}
 }
 
+/* Whether a crash may take it back that something of key's may go. */
+static bool is_unsynced_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock)
+{
+	const struct kv_delete *d = kv->deletes;
+
+	while (d != NULL && (!d->unsynced || strcmp(d->key, key) != 0))
+		d = d->next;
+	return d != NULL;
+}
+
 int kv_delete_ripe(struct mc_kv *kv, const char *key, bool sync)
 {
 	struct kv_delete *d;
+	bool unsynced;
 	int r = 0;
 
 	mc_mutex_lock(&kv->lock);
@@ -203,13 +214,15 @@ int kv_delete_ripe(struct mc_kv *kv, const char *key, bool sync)
 		d->running = false;
 		if (r == 0)
 			d->waiting = d->later = false;
+		d->unsynced = r == 0 && !sync;
 		if (r == 0 && kv->deletes_fd < 0)
 			kv_delete_remove_locked(kv, d);
 		mc_cond_broadcast(&kv->change);
 		mc_cond_signal(&kv->wake);
 	}
+	unsynced = sync && r == 0 && is_unsynced_locked(kv, key);
 	mc_mutex_unlock(&kv->lock);
-	return r;
+	return unsynced ? kv_delete_sync(kv) : r;
 }
 
 /* The log learns that a version's remote copy is not to be counted on. */

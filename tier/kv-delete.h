@@ -11,8 +11,9 @@ struct kv_delete {
 	bool waiting; /* until the version that replaced it is durable */
 	bool held;    /* somebody reads the remote's copy: it stays, and is not replaced in haste */
 	bool later;   /* the file says that it waits */
-	bool earlier; /* of an earlier daemon: the key may have another version there by now */
-	char *to;     /* owned: it is being renamed to this, and stays so long; or NULL */
+	bool unsynced; /* the file says that it does not, and may have lost that after a crash */
+	bool earlier;  /* of an earlier daemon: the key may have another version there by now */
+	char *to;      /* owned: it is being renamed to this, and stays so long; or NULL */
 	char key[];
 };
 
@@ -45,4 +46,6 @@ int kv_moves_decide(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 
 /* ---- kv-delete-file.c: <NVMe>/kv-deletes; without NVMe these do nothing. */
 int kv_delete_append(struct mc_kv *kv, enum kv_delete_op op, const struct kv_delete *d, bool sync);
+/* What was appended is durable. */
+int kv_delete_sync(struct mc_kv *kv);
 int kv_delete_empty(struct mc_kv *kv);
