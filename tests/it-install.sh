@@ -35,8 +35,9 @@ n=0
 while read -r command; do
 	page=$top/share/man/man1/mooncakefs-$command.1
 	[ -s "$page" ] || fail "no page for $command"
+	text=$(sed 's/\\-/-/g' "$page")
 	for option in $("$top/bin/mooncakefs" help "$command" | sed -nE 's/^ +(-., )?--([a-z0-9-]+).*/\2/p'); do
-		sed 's/\\-/-/g' "$page" | grep -qE "^\.BR (-. \", \" )?--$option( |\$)" ||
+		grep -qE "^\.BR (-. \", \" )?--$option( |\$)" <<<"$text" ||
 			fail "$command: --$option is not in the page"
 		n=$((n + 1))
 	done
