@@ -179,6 +179,20 @@ static void show_state(uint64_t seed, bool again)
 		disk_show(run.disk, cut_now, seed);
 }
 
+/* MC_KEEP=file: what the disk of a state that fails holds. */
+static void keep_disk(void)
+{
+	const char *to = getenv("MC_KEEP");
+	char command[600];
+
+	if (to == NULL)
+		return;
+	snprintf(command, sizeof(command), "dd if='%s' of='%s' bs=1M conv=sparse status=none",
+		disk_device(run.disk), to);
+	if (system(command) != 0) /* of names the caller chose */
+		printf("the disk is not kept\n");
+}
+
 static void expect_state(uint64_t seed, bool again)
 {
 	run.state++;
@@ -189,6 +203,7 @@ static void expect_state(uint64_t seed, bool again)
 		run.type, (unsigned long long)run.seed, run.round, run.state - 1,
 		(unsigned long long)cut_now, again ? ", and again in the recovery" : "");
 	show_state(seed, again);
+	keep_disk();
 	printf("the same state once more %s\n",
 		on_disk(check) ? "is as it has to be" : "fails, too");
 	exit(1);

@@ -3,7 +3,7 @@
 # directory as the remote, over both, or over a block tier: a disk records what is written to it, and states are
 # sampled that it may be in when the power goes; each is mounted, recovered and compared with what
 # had been acknowledged. MC_STATES=n samples n states (60), MC_SEED=n repeats a run, MC_ROUND=n
-# begins at that round of it.
+# begins at that round of it, MC_KEEP=file keeps the disk of a state that fails.
 # timeout: 3000
 set -euo pipefail
 
