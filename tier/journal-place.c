@@ -3,6 +3,7 @@
 
 #include "tier/cleanup.h"
 #include "tier/io.h"
+#include "tier/shared-sync.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -51,7 +52,9 @@ static struct mc_journal_file in_area(
 {
 	const struct mc_journal_area *a = &p->area;
 	uint64_t snapshot = mc_journal_area_snapshot_bytes(a->bytes);
-	struct mc_journal_file f = {.io = p->io, .fd = a->fd, .at = a->at};
+	struct mc_journal_file f = {.io = p->io, .fd = a->fd, .at = a->at, .shared = a->shared};
+
+	mc_shared_sync_begin(a->shared, &f.seen);
 
 	switch (kind) {
 	case MC_JOURNAL_SUPER:
@@ -160,10 +163,15 @@ int mc_journal_file_keep(const struct mc_journal_place *p, enum mc_journal_kind 
 	if (p->dir != NULL)
 		r = keep_in_dir(p, kind, generation, f);
 	else if (kind != MC_JOURNAL_LOG)
-		r = p->io->fdatasync(p->io, f->fd);
+		r = mc_journal_file_sync(f);
 	if (kind == MC_JOURNAL_SNAPSHOT)
 		mc_journal_file_close(f);
 	return r;
+}
+
+int mc_journal_file_sync(struct mc_journal_file *f)
+{
+	return mc_shared_sync(f->shared, f->io, f->fd, &f->seen);
 }
 
 void mc_journal_file_close(struct mc_journal_file *f)

@@ -21,10 +21,12 @@ struct mc_journal_place {
 /* An open file, or what stands for one. */
 struct mc_journal_file {
 	const struct mc_io *io;
-	int fd;         /* owned by a file of a directory; -1 = none */
-	uint64_t at;    /* bytes of fd: where it begins */
-	uint64_t limit; /* bytes it may have */
-	bool owned;     /* fd */
+	int fd;                        /* owned by a file of a directory; -1 = none */
+	uint64_t at;                   /* bytes of fd: where it begins */
+	uint64_t limit;                /* bytes it may have */
+	bool owned;                    /* fd */
+	struct mc_shared_sync *shared; /* borrowed; NULL: nobody else writes to fd */
+	uint64_t seen;                 /* its failures when writes began */
 };
 
 /* 0 or -ENOMEM. */
@@ -42,6 +44,8 @@ int mc_journal_file_make(const struct mc_journal_place *p, enum mc_journal_kind 
 /* Content and name durable, under its proper name. Closes a snapshot whatever happens. */
 int mc_journal_file_keep(const struct mc_journal_place *p, enum mc_journal_kind kind,
 	uint64_t generation, struct mc_journal_file *f);
+/* What was written to it is durable. */
+int mc_journal_file_sync(struct mc_journal_file *f);
 void mc_journal_file_close(struct mc_journal_file *f);
 /* Removes what belongs to other generations. Failures wait for the next time. */
 void mc_journal_place_clean(const struct mc_journal_place *p, uint64_t generation);

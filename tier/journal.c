@@ -225,7 +225,7 @@ static int write_group(struct mc_journal *j, const struct mc_journal_buf *group,
 {
 	int r = mc_journal_pages_write(&j->log, group, j->super.generation, page, 0);
 
-	return r == 0 ? j->o.io->fdatasync(j->o.io, j->log.fd) : r;
+	return r == 0 ? mc_journal_file_sync(&j->log) : r;
 }
 
 int mc_journal_commit(struct mc_journal *j)

@@ -51,6 +51,7 @@ struct mc_journal_area {
 	int fd;           /* borrowed while the journal is open; O_DIRECT allowed */
 	uint64_t at;      /* a multiple of MC_JOURNAL_PAGE */
 	uint64_t bytes;   /* at least 64 KiB */
+	struct mc_shared_sync *shared; /* borrowed: of fd, to which others write; NULL: nobody */
 };
 /* Room for a snapshot in an area of so many bytes. */
 uint64_t mc_journal_area_snapshot_bytes(uint64_t bytes);

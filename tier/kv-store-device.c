@@ -9,6 +9,7 @@
 #include "tier/cleanup.h"
 #include "tier/digest.h"
 #include "tier/io.h"
+#include "tier/shared-sync.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,6 +21,8 @@ struct device {
 	struct mc_kv_store s; /* first */
 	struct mc_block_dev dev;
 	struct mc_block_super super;
+	struct mc_shared_sync shared; /* by the segments and the journal */
+	uint64_t *seen;               /* owned: failures of it, by segment, when writes began */
 };
 
 static struct device *self(struct mc_kv_store *s)
@@ -33,17 +36,24 @@ static struct mc_kv_place place_of(const struct device *d, uint32_t id)
 		.fd = d->dev.fd, .at = d->super.segments_at + (id - 1) * d->super.segment_bytes};
 }
 
+static uint64_t *seen_of(struct device *d, const struct mc_kv_place *p)
+{
+	return &d->seen[(p->at - d->super.segments_at) / d->super.segment_bytes];
+}
+
 static int make(struct mc_kv_store *s, uint32_t id, struct mc_kv_place *ret)
 {
 	if (id > self(s)->super.n_segments)
 		return -ENOSPC;
 	*ret = place_of(self(s), id);
+	mc_shared_sync_begin(&self(s)->shared, &self(s)->seen[id - 1]);
 	return 0;
 }
 
 static void discard(struct mc_kv_store *s, const struct mc_kv_place *p)
 {
 	mc_block_dev_discard(&self(s)->dev, p->at, s->segment_bytes);
+	mc_shared_sync_begin(&self(s)->shared, seen_of(self(s), p));
 }
 
 static int remove_segment(struct mc_kv_store *s, uint32_t id, const struct mc_kv_place *p)
@@ -62,7 +72,7 @@ static void leave(struct mc_kv_store *s, const struct mc_kv_place *p)
 static int sync_segment(struct mc_kv_store *s, const struct mc_kv_place *p, bool made)
 {
 	(void)made;
-	return s->io->fdatasync(s->io, p->fd);
+	return mc_shared_sync(&self(s)->shared, s->io, p->fd, seen_of(self(s), p));
 }
 
 /* Only numbers that the log knows have a meaning. */
@@ -83,14 +93,17 @@ static int find(struct mc_kv_store *s,
 static int probe(struct mc_kv_store *s)
 {
 	cleanup_free unsigned char *page = aligned_alloc(PAGE, 2 * PAGE);
-	int fd = self(s)->dev.fd, r;
+	struct device *d = self(s);
+	uint64_t seen;
+	int fd = d->dev.fd, r;
 
 	if (page == NULL)
 		return -ENOMEM;
 	memset(page, 0x5a, PAGE);
+	mc_shared_sync_begin(&d->shared, &seen);
 	r = mc_io_write_full(s->io, fd, page, PAGE, MC_BLOCK_PROBE_AT);
 	if (r == 0)
-		r = s->io->fdatasync(s->io, fd);
+		r = mc_shared_sync(&d->shared, s->io, fd, &seen);
 	if (r == 0)
 		r = mc_io_read_full(s->io, fd, page + PAGE, PAGE, MC_BLOCK_PROBE_AT);
 	return r == 0 && memcmp(page, page + PAGE, PAGE) != 0 ? -EIO : r;
@@ -101,6 +114,8 @@ static void close_device(struct mc_kv_store *s)
 	struct device *d = self(s);
 
 	mc_block_dev_close(&d->dev);
+	mc_shared_sync_done(&d->shared);
+	free(d->seen);
 	free(s->name);
 	free(d);
 }
@@ -143,7 +158,11 @@ static int bring_up(struct device *d, const char *path, const uint8_t *uuid, uns
 	d->s.direct = d->dev.direct;
 	d->s.segment_bytes = d->super.segment_bytes;
 	d->s.capacity = d->super.n_segments * d->super.segment_bytes;
+	d->seen = calloc(d->super.n_segments, sizeof(*d->seen));
+	if (d->seen == NULL)
+		return -ENOMEM;
 	d->s.journal_fd = d->dev.fd;
+	d->s.journal_shared = &d->shared;
 	d->s.journal_at = d->super.journal_at;
 	d->s.journal_bytes = d->super.journal_bytes;
 	memcpy(d->s.uuid, d->super.uuid, sizeof(d->s.uuid));
@@ -160,6 +179,7 @@ static int open_device(const char *path, const struct mc_io *io, const uint8_t *
 		return -ENOMEM;
 	d->s = (struct mc_kv_store){.ops = &device_ops, .io = io};
 	d->dev.fd = -1;
+	mc_shared_sync_init(&d->shared);
 	r = bring_up(d, path, uuid, ret_bad, err);
 	if (r != 0) {
 		close_device(&d->s);

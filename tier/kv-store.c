@@ -73,7 +73,8 @@ void mc_kv_store_journal(const struct mc_kv_store *s, struct mc_journal_opts *re
 	ret->area = (struct mc_journal_area){.name = s->name,
 		.fd = s->journal_fd,
 		.at = s->journal_at,
-		.bytes = s->journal_bytes};
+		.bytes = s->journal_bytes,
+		.shared = s->journal_shared};
 	memcpy(ret->uuid, s->uuid, sizeof(ret->uuid));
 }
 

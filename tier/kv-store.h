@@ -48,6 +48,7 @@ struct mc_kv_store {
 	const char *journal_dir;            /* owned by the kind; NULL: in the area */
 	uint64_t journal_at, journal_bytes; /* of journal_fd */
 	int journal_fd;
+	struct mc_shared_sync *journal_shared; /* owned by the kind; NULL: the journal's alone */
 	/* Given: nobody owns these bytes of path; otherwise such a file is removed. */
 	void (*spare)(void *ctx, const char *path, uint64_t bytes);
 	void *spare_ctx;
