@@ -13,13 +13,13 @@ mount_import "$MC_TMP/source" acme/model@r1 || fail 'import'
 mount_import "$MC_TMP/large" acme/large@r1 || fail 'import'
 
 mount_start --dram 64MiB || fail 'mount'
-check churn 15
+check churn 8
 mount_stop || fail "stop: $mount_rc"
 grep -o ' reads=.*' "$MC_TMP/log"
 grep -q 'read_errors=0 ' "$MC_TMP/log" || fail 'read errors'
 
 mount_start --dram 64MiB --nvme "$MC_TMP/nvme,512MiB" || fail 'mount with NVMe'
-check churn 15
+check churn 8
 mount_stop || fail "stop: $mount_rc"
 grep -o ' reads=.*' "$MC_TMP/log"
 grep -q 'read_errors=0 ' "$MC_TMP/log" || fail 'read errors'

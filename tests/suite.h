@@ -4,6 +4,18 @@
 #include <check.h>
 #include <stdlib.h>
 
+/* A build under a sanitizer: what is sampled is sampled thinner. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SUITE_SLOW 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SUITE_SLOW 1
+#endif
+#ifndef SUITE_SLOW
+#define SUITE_SLOW 0
+#endif
+
 static inline int suite_run(const char *name, const TTest *const *tests, size_t n)
 {
 	Suite *s = suite_create(name);

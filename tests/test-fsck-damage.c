@@ -133,7 +133,8 @@ static void check_all(bool killed, const char *only, enum damage from, enum dama
 	list_files(dir);
 	for (unsigned i = 0; i < n_files; i++) {
 		for (enum damage d = from; d < to && strstr(files[i], only) != NULL; d++)
-			check_case(dir, files[i], d);
+			if (!SUITE_SLOW || (i + (unsigned)d) % 3 == 0)
+				check_case(dir, files[i], d);
 		free(files[i]);
 	}
 	tier_dir_remove(dir);

@@ -18,17 +18,6 @@
 
 #define LENGTH_MAX 3
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SLOW 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOW 1
-#endif
-#ifndef SLOW
-#define SLOW 0
-#endif
-
 static uint64_t disk_bytes(const char *path)
 {
 	uint64_t bytes = 0;
@@ -262,25 +251,25 @@ static void explore_all(enum io_fault_kind kind, unsigned max, bool device)
 
 START_TEST(recovers_from_a_crash_at_every_call_of_every_sequence)
 {
-	explore_all(IO_FAULT_TEAR, SLOW ? 2 : 3, false);
+	explore_all(IO_FAULT_TEAR, SUITE_SLOW ? 2 : 3, false);
 }
 END_TEST
 
 START_TEST(recovers_after_one_failure_at_every_call)
 {
-	explore_all(IO_FAULT_FAIL, SLOW ? 1 : 2, false);
+	explore_all(IO_FAULT_FAIL, SUITE_SLOW ? 1 : 2, false);
 }
 END_TEST
 
 START_TEST(a_device_recovers_from_a_crash_at_every_call_of_every_sequence)
 {
-	explore_all(IO_FAULT_TEAR, getenv("MC_LONG") != NULL ? 3 : SLOW ? 1 : 2, true);
+	explore_all(IO_FAULT_TEAR, getenv("MC_LONG") != NULL ? 3 : SUITE_SLOW ? 1 : 2, true);
 }
 END_TEST
 
 START_TEST(a_device_recovers_after_one_failure_at_every_call)
 {
-	explore_all(IO_FAULT_FAIL, SLOW || getenv("MC_LONG") == NULL ? 1 : 2, true);
+	explore_all(IO_FAULT_FAIL, SUITE_SLOW || getenv("MC_LONG") == NULL ? 1 : 2, true);
 }
 END_TEST
 
