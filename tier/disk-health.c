@@ -9,6 +9,7 @@
 #include "tier/cleanup.h"
 #include "tier/io.h"
 #include "tier/lock.h"
+#include "tier/shared-sync.h"
 
 #define PROBE_MS 10000
 #define SLOW_MS 4000
@@ -71,18 +72,21 @@ bool mc_disk_probe_due(const struct mc_disk_health *h)
 	return mc_disk_ails(h) && mc_now_ns() >= h->probe_at_ns;
 }
 
-int mc_disk_probe_at(const struct mc_io *io, int fd, uint64_t off, uint32_t len)
+int mc_disk_probe_at(
+	struct mc_shared_sync *shared, const struct mc_io *io, int fd, uint64_t off, uint32_t len)
 {
 	cleanup_free char *out = aligned_alloc(4096, len);
 	cleanup_free char *in = aligned_alloc(4096, len);
+	uint64_t seen;
 	int r;
 
 	if (out == NULL || in == NULL)
 		return -ENOMEM;
 	memset(out, 0x5a, len);
+	mc_shared_sync_begin(shared, &seen);
 	r = mc_io_write_full(io, fd, out, len, off);
 	if (r == 0)
-		r = io->fdatasync(io, fd);
+		r = mc_shared_sync(shared, io, fd, &seen);
 	if (r == 0)
 		r = mc_io_read_full(io, fd, in, len, off);
 	if (r == 0 && memcmp(out, in, len) != 0)
@@ -97,7 +101,7 @@ int mc_disk_probe(const struct mc_io *io, const char *path)
 
 	if (fd < 0)
 		return fd;
-	r = mc_disk_probe_at(io, fd, 0, MC_DISK_PROBE_BYTES);
+	r = mc_disk_probe_at(NULL, io, fd, 0, MC_DISK_PROBE_BYTES);
 	io->close(io, fd);
 	io->unlink(io, path);
 	return r;

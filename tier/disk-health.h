@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct mc_io;
+struct mc_shared_sync;
 
 struct mc_disk_health {
 	uint64_t probe_ns; /* between probes */
@@ -44,7 +45,9 @@ void mc_disk_probed(struct mc_disk_health *h, int res, uint64_t took_ns);
 
 #define MC_DISK_PROBE_BYTES (UINT32_C(256) << 10)
 /* Writes, syncs and reads back that many bytes, or len; a quick disk is done with them in no time,
- * a slow one is not. path: a file, which is made and removed. off, len: multiples of 4096.
+ * a slow one is not. path: a file, which is made and removed. shared: of fd, NULL =
+ * nobody else writes to it. off, len: multiples of 4096.
  */
 int mc_disk_probe(const struct mc_io *io, const char *path);
-int mc_disk_probe_at(const struct mc_io *io, int fd, uint64_t off, uint32_t len);
+int mc_disk_probe_at(
+	struct mc_shared_sync *shared, const struct mc_io *io, int fd, uint64_t off, uint32_t len);

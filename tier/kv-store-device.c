@@ -8,6 +8,7 @@
 #include "tier/block-super.h"
 #include "tier/cleanup.h"
 #include "tier/digest.h"
+#include "tier/disk-health.h"
 #include "tier/io.h"
 #include "tier/shared-sync.h"
 
@@ -92,21 +93,9 @@ static int find(struct mc_kv_store *s,
 
 static int probe(struct mc_kv_store *s)
 {
-	cleanup_free unsigned char *page = aligned_alloc(PAGE, 2 * PAGE);
 	struct device *d = self(s);
-	uint64_t seen;
-	int fd = d->dev.fd, r;
 
-	if (page == NULL)
-		return -ENOMEM;
-	memset(page, 0x5a, PAGE);
-	mc_shared_sync_begin(&d->shared, &seen);
-	r = mc_io_write_full(s->io, fd, page, PAGE, MC_BLOCK_PROBE_AT);
-	if (r == 0)
-		r = mc_shared_sync(&d->shared, s->io, fd, &seen);
-	if (r == 0)
-		r = mc_io_read_full(s->io, fd, page + PAGE, PAGE, MC_BLOCK_PROBE_AT);
-	return r == 0 && memcmp(page, page + PAGE, PAGE) != 0 ? -EIO : r;
+	return mc_disk_probe_at(&d->shared, s->io, d->dev.fd, MC_BLOCK_PROBE_AT, PAGE);
 }
 
 static void close_device(struct mc_kv_store *s)
