@@ -5,6 +5,7 @@
  * An object is BUSY while a copy of it is made: nothing evicts it, changes of its name wait.
  */
 #include "tier/kv-impl.h"
+#include "tier/answer.h"
 #include "tier/kv-remote.h"
 
 #include "tier/block-cache.h"
@@ -48,48 +49,28 @@ void kv_replica_want_locked(struct mc_kv *kv, struct kv_res *r)
 
 /* ---- reading from NVMe, waiting */
 
-struct waiter {
-	struct mc_kv_log_read read;
-	struct mc_mutex lock;
-	struct mc_cond cond;
-	bool done MC_GUARDED_BY(lock);
-	int res MC_GUARDED_BY(lock);
-};
-
 static void read_done(struct mc_kv_log_read *read, int res)
 {
-	struct waiter *w = read->ctx;
-
-	mc_mutex_lock(&w->lock);
-	w->res = res;
-	w->done = true;
-	mc_cond_signal(&w->cond);
-	mc_mutex_unlock(&w->lock);
+	mc_answer_give(read->ctx, res);
 }
 
 static int read_block_at(struct copy *c, uint64_t block, char *buf)
 {
 	uint32_t len = mc_block_len(c->obj->size, block);
-	struct waiter w = {.read = {.loc = c->loc,
-				   .size = c->obj->size,
-				   .off = block << MC_BLOCK_SHIFT,
-				   .len = len,
-				   .buf = buf,
-				   .done = read_done}};
+	struct mc_answer w;
+	struct mc_kv_log_read read = {.loc = c->loc,
+		.size = c->obj->size,
+		.off = block << MC_BLOCK_SHIFT,
+		.len = len,
+		.buf = buf,
+		.done = read_done,
+		.ctx = &w};
 	int r;
 
-	memcpy(w.read.version, c->obj->version, sizeof(w.read.version));
-	w.read.ctx = &w;
-	mc_mutex_init(&w.lock);
-	mc_cond_init(&w.cond);
-	mc_kv_log_read(c->kv->log, &w.read);
-	mc_mutex_lock(&w.lock);
-	while (!w.done)
-		mc_cond_wait(&w.cond, &w.lock);
-	r = w.res;
-	mc_mutex_unlock(&w.lock);
-	mc_cond_done(&w.cond);
-	mc_mutex_done(&w.lock);
+	memcpy(read.version, c->obj->version, sizeof(read.version));
+	mc_answer_init(&w);
+	mc_kv_log_read(c->kv->log, &read);
+	r = (int)mc_answer_wait(&w);
 	if (r == 0 && mc_crc32c(0, buf, len) != kv_crcs(c->obj)[block])
 		r = -EBADMSG;
 	return r;

@@ -3,6 +3,7 @@
  * read there is believed only when footer, version and checksums fit.
  */
 #include "tier/kv-impl.h"
+#include "tier/answer.h"
 #include "tier/kv-remote.h"
 
 #include "tier/digest.h"
@@ -161,44 +162,24 @@ int kv_remote_put(
 
 /* ---- reading */
 
-struct wait_read {
-	struct mc_remote_read req;
-	struct mc_mutex lock;
-	struct mc_cond done;
-	bool is_done MC_GUARDED_BY(lock);
-	int res MC_GUARDED_BY(lock);
-};
-
 static void wait_done(struct mc_remote_read *req, int res)
 {
-	struct wait_read *w = req->ctx;
-
-	mc_mutex_lock(&w->lock);
-	w->is_done = true;
-	w->res = res;
-	mc_cond_signal(&w->done);
-	mc_mutex_unlock(&w->lock);
+	mc_answer_give(req->ctx, res);
 }
 
 /* req: what to read; its served is filled in. */
 static int read_range(struct mc_kv *kv, struct mc_remote_read *req)
 {
-	struct wait_read w = {.req = *req};
+	struct mc_remote_read own = *req;
+	struct mc_answer w;
 	int r;
 
-	mc_mutex_init(&w.lock);
-	mc_cond_init(&w.done);
-	w.req.done = wait_done;
-	w.req.ctx = &w;
-	mc_remote_read(kv->opts.remote, &w.req);
-	mc_mutex_lock(&w.lock);
-	while (!w.is_done)
-		mc_cond_wait(&w.done, &w.lock);
-	r = w.res;
-	mc_mutex_unlock(&w.lock);
-	req->served = w.req.served;
-	mc_cond_done(&w.done);
-	mc_mutex_done(&w.lock);
+	mc_answer_init(&w);
+	own.done = wait_done;
+	own.ctx = &w;
+	mc_remote_read(kv->opts.remote, &own);
+	r = (int)mc_answer_wait(&w);
+	req->served = own.served;
 	return r;
 }
 

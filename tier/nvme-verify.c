@@ -4,6 +4,7 @@
  */
 #include "tier/nvme-impl.h"
 
+#include "tier/answer.h"
 #include "tier/cleanup.h"
 #include "tier/lease.h"
 
@@ -20,39 +21,20 @@ bool mc_nvme_verified(struct mc_nvme_image *img)
 	return r;
 }
 
-struct waited_op {
-	struct mc_mutex lock;
-	struct mc_cond over;
-	bool is_over;
-	int res;
-};
-
 static void waited_done(struct mc_nvme_op *op, int res)
 {
-	struct waited_op *w = op->ctx;
-
-	mc_mutex_lock(&w->lock);
-	w->res = res;
-	w->is_over = true;
-	mc_cond_signal(&w->over);
-	mc_mutex_unlock(&w->lock);
+	mc_answer_give(op->ctx, res);
 }
 
 static int run_op(void (*start)(struct mc_nvme_op *op), struct mc_nvme_op *op)
 {
-	struct waited_op w = {.lock = MC_MUTEX_INIT};
+	struct mc_answer w;
 
-	mc_cond_init(&w.over);
+	mc_answer_init(&w);
 	op->done = waited_done;
 	op->ctx = &w;
 	start(op);
-	mc_mutex_lock(&w.lock);
-	while (!w.is_over)
-		mc_cond_wait(&w.over, &w.lock);
-	mc_mutex_unlock(&w.lock);
-	mc_cond_done(&w.over);
-	mc_mutex_done(&w.lock);
-	return w.res;
+	return (int)mc_answer_wait(&w);
 }
 
 int mc_nvme_check(struct mc_nvme_image *img, uint64_t block, void *buf)

@@ -7,43 +7,26 @@
  */
 #include "tier/remote-nfs-put.h"
 
+#include "tier/answer.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct call_wait {
-	struct mc_mutex lock;
-	struct mc_cond cond;
-	bool over;
-	int res;
-};
-
 static void call_over(struct mc_nfs_call *c, int res)
 {
-	struct call_wait *x = c->ctx;
-
-	mc_mutex_lock(&x->lock);
-	x->over = true;
-	x->res = res;
-	mc_cond_signal(&x->cond);
-	mc_mutex_unlock(&x->lock);
+	mc_answer_give(c->ctx, res);
 }
 
 int mc_nfs_call_run(struct mc_nfs_conn *conn, struct mc_nfs_call *call)
 {
-	struct call_wait x = {.lock = MC_MUTEX_INIT};
+	struct mc_answer x;
 
-	mc_cond_init(&x.cond);
+	mc_answer_init(&x);
 	call->done = call_over;
 	call->ctx = &x;
 	mc_nfs_conn_submit(conn, call);
-	mc_mutex_lock(&x.lock);
-	while (!x.over)
-		mc_cond_wait(&x.cond, &x.lock);
-	mc_mutex_unlock(&x.lock);
-	mc_cond_done(&x.cond);
-	mc_mutex_done(&x.lock);
-	return x.res;
+	return (int)mc_answer_wait(&x);
 }
 
 /* Runs a call that takes a name away; lost answers see the state. */

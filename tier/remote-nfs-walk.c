@@ -12,6 +12,8 @@
  */
 #include "tier/remote-nfs.h"
 
+#include "tier/answer.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -314,45 +316,28 @@ void mc_nfs_walk_start(struct mc_nfs *n, struct mc_nfs_walk *w)
 	begin(w, w->fresh ? 0 : MC_NFS_TTL_NS);
 }
 
-struct walk_wait {
-	struct mc_mutex lock;
-	struct mc_cond cond;
-	bool over;
-	int res;
-};
-
 static void walk_over(struct mc_nfs_walk *w, int res)
 {
-	struct walk_wait *x = w->ctx;
-
-	mc_mutex_lock(&x->lock);
-	x->over = true;
-	x->res = res;
-	mc_cond_signal(&x->cond);
-	mc_mutex_unlock(&x->lock);
+	mc_answer_give(w->ctx, res);
 }
 
 int mc_nfs_walk_run(struct mc_nfs *n, const char *path, bool follow, uint64_t deadline_ns,
 	struct mc_nfs_node *ret)
 {
-	struct walk_wait x = {.lock = MC_MUTEX_INIT};
+	struct mc_answer x;
 	struct mc_nfs_walk w = {.path = path,
 		.follow = follow,
 		.deadline_ns = deadline_ns,
 		.done = walk_over,
 		.ctx = &x};
+	int r;
 
-	mc_cond_init(&x.cond);
+	mc_answer_init(&x);
 	mc_nfs_walk_start(n, &w);
-	mc_mutex_lock(&x.lock);
-	while (!x.over)
-		mc_cond_wait(&x.cond, &x.lock);
-	mc_mutex_unlock(&x.lock);
-	mc_cond_done(&x.cond);
-	mc_mutex_done(&x.lock);
-	if (x.res == 0)
+	r = (int)mc_answer_wait(&x);
+	if (r == 0)
 		*ret = w.node;
-	return x.res;
+	return r;
 }
 
 int mc_nfs_walk_parent(struct mc_nfs *n, const char *path, uint64_t deadline_ns,

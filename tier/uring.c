@@ -12,6 +12,7 @@
  */
 #include "tier/uring.h"
 
+#include "tier/answer.h"
 #include "tier/io.h"
 #include "tier/lock.h"
 
@@ -352,37 +353,18 @@ void mc_uring_submit(struct mc_uring *u, struct mc_uring_req *req)
 	mc_mutex_unlock(&u->lock);
 }
 
-struct waiter {
-	struct mc_mutex lock;
-	struct mc_cond over;
-	bool is_over;
-	int64_t res;
-};
-
 static void waiter_done(struct mc_uring_req *req, int64_t res)
 {
-	struct waiter *w = req->ctx;
-
-	mc_mutex_lock(&w->lock);
-	w->res = res;
-	w->is_over = true;
-	mc_cond_signal(&w->over);
-	mc_mutex_unlock(&w->lock);
+	mc_answer_give(req->ctx, res);
 }
 
 int64_t mc_uring_run(struct mc_uring *u, struct mc_uring_req *req)
 {
-	struct waiter w = {.lock = MC_MUTEX_INIT};
+	struct mc_answer w;
 
-	mc_cond_init(&w.over);
+	mc_answer_init(&w);
 	req->done = waiter_done;
 	req->ctx = &w;
 	mc_uring_submit(u, req);
-	mc_mutex_lock(&w.lock);
-	while (!w.is_over)
-		mc_cond_wait(&w.over, &w.lock);
-	mc_mutex_unlock(&w.lock);
-	mc_cond_done(&w.over);
-	mc_mutex_done(&w.lock);
-	return w.res;
+	return mc_answer_wait(&w);
 }
