@@ -1,6 +1,8 @@
 /* See nfs-fixture.h. The script's path comes from the build in the environment: MC_NFS_SERVER. */
 #include "tests/nfs-fixture.h"
 
+#include <check.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +82,14 @@ int nfs_fixture_pid(void)
 		pid = -1;
 	fclose(f);
 	return pid;
+}
+
+void nfs_fixture_revive(void)
+{
+	int pid = nfs_fixture_pid();
+
+	if (pid < 0 || kill(pid, 0) < 0)
+		ck_assert_int_eq(nfs_fixture_order("restart"), 0);
 }
 
 void nfs_fixture_end(void)

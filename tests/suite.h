@@ -16,7 +16,8 @@
 #define SUITE_SLOW 0
 #endif
 
-static inline int suite_run(const char *name, const TTest *const *tests, size_t n)
+/* setup runs before each test, in the process of the test; NULL allowed. */
+static inline int suite_run_after(SFun setup, const char *name, const TTest *const *tests, size_t n)
 {
 	Suite *s = suite_create(name);
 	TCase *t = tcase_create("all");
@@ -24,6 +25,7 @@ static inline int suite_run(const char *name, const TTest *const *tests, size_t 
 	int failed;
 
 	tcase_set_timeout(t, 250); /* seconds; the sanitizer builds on a busy machine */
+	tcase_add_checked_fixture(t, setup, NULL);
 	for (size_t i = 0; i < n; i++)
 		tcase_add_test(t, tests[i]);
 	suite_add_tcase(s, t);
@@ -31,6 +33,11 @@ static inline int suite_run(const char *name, const TTest *const *tests, size_t 
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);
 	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static inline int suite_run(const char *name, const TTest *const *tests, size_t n)
+{
+	return suite_run_after(NULL, name, tests, n);
 }
 
 #define SUITE_MAIN(name, ...)                                                                      \
