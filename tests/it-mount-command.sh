@@ -32,6 +32,7 @@ rc=0
 # Busy: who, and exit code 4; the mount lives on.
 sleep 1000 <"$mnt/checkpoints/o/m/file" &
 reader=$!
+until [ "$(cat "/proc/$reader/comm")" = sleep ]; do read -rt 0.05 <> <(:) || :; done
 rc=0
 "$program" umount "$mnt" 2>"$MC_TMP/err" || rc=$?
 [ $rc = 4 ] || fail "umount of a busy mount: $rc"
