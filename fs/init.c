@@ -60,6 +60,10 @@ void mc_op_init(void *userdata, struct fuse_conn_info *conn)
 	refuse(conn, FUSE_CAP_SPLICE_WRITE);
 	refuse(conn, FUSE_CAP_SPLICE_MOVE);
 	refuse(conn, FUSE_CAP_WRITEBACK_CACHE);
+#ifdef FUSE_CAP_OVER_IO_URING
+	/* The kernel ties its queues to the process: another one could not take them over. */
+	refuse(conn, FUSE_CAP_OVER_IO_URING);
+#endif
 	mc_mode_init(fs, offers_passthrough(conn));
 #if MC_FUSE_PASSTHROUGH
 	if (atomic_load(&fs->features.passthrough)) {

@@ -114,6 +114,8 @@ static json_t *modes(const struct mc_fs *fs, const struct mc_figures *f)
 	if (fs->opts->takeover != NULL)
 		why = mc_takeover_why_not(fs->opts->takeover);
 	return OBJECT({"takeover", mode(why == NULL, why)},
+		{"fuse_io_uring",
+			mode(false, "not used: a mount that it serves cannot be taken over")},
 		{"passthrough", mode(f->passthrough, atomic_load(&x->passthrough_reason))},
 		{"dram_own_tmpfs", mode(s->dram.mounted, s->dram.mounted ? "" : "needs root")},
 		{"dram_huge_pages",

@@ -279,6 +279,9 @@ START_TEST(choices_and_places_are_checked_where_they_are_given)
 		{{"--nvme", "/n,12XB"},
 			"--nvme: \"/n,12XB\" is not DIR or DIR,SIZE such as "
 			"/nvme/mooncake,800GiB"},
+		{{"-o", "io_uring"},
+			"-o io_uring: this transport is not used: a mount that it serves cannot be "
+			"taken over by another process; leave the option out"},
 		{{"-o", "remount,ro"},
 			"-o remount: change the configuration file and send the daemon SIGHUP, or "
 			"unmount and mount"},

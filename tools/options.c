@@ -20,6 +20,18 @@ static const char *const ignored_words[] = {"_netdev", "async", "atime", "auto",
 	"norelatime", "nostrictatime", "nosuid", "nouser", "nousers", "owner", "relatime", "ro",
 	"rw", "silent", "strictatime", "suid", "uhelper", "user", "users"};
 
+/* What other file systems have, and why we have not. */
+static const struct {
+	const char *word, *text;
+} refused_words[] = {
+	{"remount",
+		"change the configuration file and send the daemon SIGHUP, or unmount and "
+		"mount"},
+	{"io_uring",
+		"this transport is not used: a mount that it serves cannot be taken over by "
+		"another process; leave the option out"},
+};
+
 static int unknown(
 	unsigned command, const char *word, size_t len, bool in_words, struct mc_err *err)
 {
@@ -66,10 +78,9 @@ static int set_word(struct mc_options *o, char *word, struct mc_err *err)
 			return 0;
 	if (word[0] == '\0' || strncasecmp(word, "x-", 2) == 0)
 		return 0;
-	if (strcmp(word, "remount") == 0)
-		return mc_err_set(err, -EINVAL,
-			"-o remount: change the configuration file and send the daemon SIGHUP, or "
-			"unmount and mount");
+	for (size_t i = 0; i < sizeof(refused_words) / sizeof(*refused_words); i++)
+		if (strcmp(word, refused_words[i].word) == 0)
+			return mc_err_set(err, -EINVAL, "-o %s: %s", word, refused_words[i].text);
 	for (char *c = word; *c != '\0'; c++)
 		if (*c == '_')
 			*c = '-';

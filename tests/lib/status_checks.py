@@ -62,6 +62,8 @@ def check_status(mnt, version, remote):
     for mode, value in s["modes"].items():
         if isinstance(value, dict) and not value["on"] and not value["why"]:
             raise SystemExit(f"{mode} is off and nobody says why")
+    expect("transport", s["modes"]["fuse_io_uring"],
+           {"on": False, "why": "not used: a mount that it serves cannot be taken over"})
     expect("degraded", s["degraded"], [])
     wanted = {"done": True, "kv_index_complete": True, "kv_index_percent": 100, "kv_objects": 0,
               "nvme_verified_percent": 100, "nvme_files_to_verify": 0}
