@@ -26,7 +26,8 @@ struct mc_fs_setting {
 /* What the caller is told, and by which thread. */
 enum mc_fs_news {
 	MC_FS_READY,    /* once: the tree answers; a loop thread */
-	MC_FS_TICK,     /* at least every 250 ms: the main loop turns; the thread of mc_fs_run */
+	MC_FS_TICK,     /* at least every 250 ms: the main loop turns, no loop thread hangs; that of
+			   mc_fs_run */
 	MC_FS_RELOAD,   /* SIGHUP; likewise */
 	MC_FS_STOPPING, /* once, at the end of serving, before the device is closed; likewise */
 	MC_FS_DRAINED,  /* instead: SIGUSR2, another process may go on; likewise */

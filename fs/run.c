@@ -59,6 +59,8 @@
 /* What is under way when another process is to follow gets so long; what is not answered then is
  * sent to it again. */
 #define DRAIN_MS 1000
+/* A loop thread that is at one request for so long hangs. */
+#define STUCK_NS (5000 * MS)
 
 /* Tells the caller how the mount is. */
 static void tell(struct mc_fs *fs, enum mc_fs_news news)
@@ -208,10 +210,11 @@ static const char *obey(struct mc_fs *fs, unsigned signals)
 }
 
 /* Until a reason to stop: a signal, the caller's descriptor, or the kernel. Returns it. */
-static const char *serve(struct mc_fs *fs, struct mc_signals *s, int ended_fd)
+static const char *serve(struct mc_fs *fs, struct mc_signals *s, const struct mc_loop *loop)
 {
 	struct pollfd p[3] = {{.fd = s->fd, .events = POLLIN},
-		{.fd = fs->opts->stop_fd, .events = POLLIN}, {.fd = ended_fd, .events = POLLIN}};
+		{.fd = fs->opts->stop_fd, .events = POLLIN},
+		{.fd = mc_loop_ended_fd(loop), .events = POLLIN}};
 	struct mc_log_limit limit = {0};
 	const char *why = NULL;
 	uint64_t suppressed;
@@ -224,7 +227,8 @@ static const char *serve(struct mc_fs *fs, struct mc_signals *s, int ended_fd)
 			mc_log(MC_LOG_ERROR, "requests-expired", "total=%llu",
 				get(&fs->calls.expired));
 		mc_names_tick(fs->names, now);
-		tell(fs, MC_FS_TICK);
+		if (mc_loop_busy_ns(loop, now) < STUCK_NS)
+			tell(fs, MC_FS_TICK);
 		if (r > 0 && p[0].revents != 0)
 			why = obey(fs, mc_signals_take(s));
 		if (why != NULL)
@@ -360,7 +364,7 @@ static int run(struct mc_fs *fs, struct mc_signals *s, struct mc_err *err)
 			return r; /* the next process may take it over */
 	} else {
 		served(fs); /* what was taken over has had its INIT */
-		why = serve(fs, s, mc_loop_ended_fd(loop));
+		why = serve(fs, s, loop);
 	}
 	if (why == DRAINED)
 		drain(fs, loop);

@@ -12,23 +12,31 @@
 #include <linux/fuse.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "fs/log.h"
+#include "tier/lock.h"
 
 #define REPEATED (UINT64_C(1) << 63) /* FUSE_UNIQUE_RESEND of linux/fuse.h since 6.9 */
 
 static _Thread_local bool repeated;
 
+struct thread {
+	struct mc_loop *loop;
+	pthread_t id;
+	_Atomic(uint64_t) since_ns; /* when its request came; 0 = it waits for one */
+};
+
 struct mc_loop {
 	struct fuse_session *se;
 	struct mc_loop_calls calls;
-	int quit_fd;  /* eventfd, owned */
-	int ended_fd; /* eventfd, owned */
-	pthread_t *threads;
+	int quit_fd;            /* eventfd, owned */
+	int ended_fd;           /* eventfd, owned */
+	struct thread *threads; /* owned */
 	unsigned n_threads;
 };
 
@@ -56,8 +64,10 @@ bool mc_loop_is_repeated(void)
 }
 
 /* Serves requests until there is none. 0: poll again; < 0: the session is over. */
-static int drain(struct mc_loop *l, struct fuse_buf *buf)
+static int drain(struct thread *t, struct fuse_buf *buf)
 {
+	struct mc_loop *l = t->loop;
+
 	for (;;) {
 		int r = fuse_session_receive_buf(l->se, buf);
 
@@ -65,16 +75,19 @@ static int drain(struct mc_loop *l, struct fuse_buf *buf)
 			return 0;
 		if (r <= 0)
 			return r < 0 ? r : -ENODEV;
+		atomic_store_explicit(&t->since_ns, mc_now_ns(), memory_order_relaxed);
 		l->calls.received(l->calls.ctx, buf);
 		repeated = is_repeated(buf);
 		fuse_session_process_buf(l->se, buf);
 		l->calls.served(l->calls.ctx);
+		atomic_store_explicit(&t->since_ns, 0, memory_order_relaxed);
 	}
 }
 
 static void *loop_main(void *arg)
 {
-	struct mc_loop *l = arg;
+	struct thread *t = arg;
+	struct mc_loop *l = t->loop;
 	struct fuse_buf buf = {0};
 	struct pollfd p[2] = {{.fd = fuse_session_fd(l->se), .events = POLLIN},
 		{.fd = l->quit_fd, .events = POLLIN}};
@@ -89,7 +102,7 @@ static void *loop_main(void *arg)
 		}
 		if (p[1].revents != 0)
 			break;
-		r = drain(l, &buf);
+		r = drain(t, &buf);
 	}
 	if (r < 0 && r != -ENODEV)
 		mc_log(MC_LOG_ERROR, "device-failed", "error=\"%s\"", strerror(-r));
@@ -118,7 +131,10 @@ int mc_loop_open(struct fuse_session *se, unsigned threads, const struct mc_loop
 	else if (flags < 0 || fcntl(fuse_session_fd(se), F_SETFL, flags | O_NONBLOCK) < 0)
 		r = -errno;
 	while (r == 0 && l->n_threads < threads) {
-		r = -pthread_create(&l->threads[l->n_threads], NULL, loop_main, l);
+		struct thread *t = &l->threads[l->n_threads];
+
+		t->loop = l;
+		r = -pthread_create(&t->id, NULL, loop_main, t);
 		l->n_threads += r == 0;
 	}
 	if (r < 0) {
@@ -127,6 +143,20 @@ int mc_loop_open(struct fuse_session *se, unsigned threads, const struct mc_loop
 	}
 	*ret = l;
 	return 0;
+}
+
+uint64_t mc_loop_busy_ns(const struct mc_loop *l, uint64_t now_ns)
+{
+	uint64_t longest = 0;
+
+	for (unsigned i = 0; i < l->n_threads; i++) {
+		uint64_t since =
+			atomic_load_explicit(&l->threads[i].since_ns, memory_order_relaxed);
+
+		if (since != 0 && since < now_ns && now_ns - since > longest)
+			longest = now_ns - since;
+	}
+	return longest;
 }
 
 int mc_loop_ended_fd(const struct mc_loop *l)
@@ -141,7 +171,7 @@ void mc_loop_close(struct mc_loop *l)
 	if (l->quit_fd >= 0)
 		post(l->quit_fd);
 	for (unsigned i = 0; i < l->n_threads; i++)
-		pthread_join(l->threads[i], NULL);
+		pthread_join(l->threads[i].id, NULL);
 	if (l->quit_fd >= 0)
 		close(l->quit_fd);
 	if (l->ended_fd >= 0)

@@ -21,6 +21,9 @@ int mc_loop_open(struct fuse_session *se, unsigned threads, const struct mc_loop
 /* Whether the kernel has sent the request that this thread is processing before, to a process that
  * may have done it and not answered. */
 bool mc_loop_is_repeated(void);
+/* For how long a loop thread has been at one request: the longest, 0 = all wait for one. They never
+ * wait for a remote or a disk, so seconds mean that they hang. */
+uint64_t mc_loop_busy_ns(const struct mc_loop *l, uint64_t now_ns);
 /* Readable once the kernel ended the session (unmounted) or a loop thread failed. Borrowed. */
 int mc_loop_ended_fd(const struct mc_loop *l);
 /* Stops taking requests and joins; each thread ends after the request it is at. NULL allowed. */

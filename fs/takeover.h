@@ -30,8 +30,9 @@ struct mc_promise_record {
 
 struct mc_takeover_head {
 	char magic[16];
-	_Atomic(uint32_t) off; /* enum mc_takeover_off */
-	uint32_t workers;      /* that were started */
+	_Atomic(uint32_t) off;   /* enum mc_takeover_off */
+	uint32_t workers;        /* that were started */
+	_Atomic(uint32_t) beats; /* turns of workers that work: the keeper watches them */
 	/* The kernel's INIT request; its length is published last, 0 = none came yet. */
 	_Atomic(uint32_t) init_len;
 	char init[MC_TAKEOVER_INIT];

@@ -18,4 +18,4 @@ head -c 100000000 /dev/urandom >"$MC_TMP/src/big"
 "$MC_BUILD/mooncakefs" import "$MC_TMP/src" o/m@v1 --remote "dir:$MC_TMP/remote" >/dev/null
 echo "{\"remote\": \"dir:$MC_TMP/remote#name=first\", \"dram\": \"160MiB\", \"kv-dram\": \"64MiB\", \"nvme\": \"$MC_TMP/nvme,128MiB\"}" >"$MC_TMP/config.json"
 python3 -B "$(dirname "$0")/lib/service_checks.py" "$MC_BUILD/mooncakefs" "$mnt" "$MC_TMP/config.json" \
-	ready watchdog reload reload_sizes reload_kept reload_remotes reload_mistake log_json dump stop abstract flag_stays
+	ready watchdog hang reload reload_sizes reload_kept reload_remotes reload_mistake log_json dump stop abstract flag_stays

@@ -164,8 +164,18 @@ ctl reload "$service" || fail 'reload'
 is ActiveState active || fail "state after reload: $(property ActiveState)"
 in_log event=reload || fail 'the log has no reload'
 
-fact 'a worker that hangs misses the watchdog, and the service is started again'
+fact 'a worker that hangs is replaced before the watchdog acts: open files go on, and the service stays'
+coproc holder { inside bash -c "exec 5<'$mnt/checkpoints/o/m/file' && echo open && read -r && cat <&5"; }
+read -r -u "${holder[0]}" word && [ "$word" = open ] || fail 'an open file'
 kill -STOP "$(worker "$(status worker_pid)")" || fail 'no worker'
+until_true 'worker-hangs' in_log event=worker-hangs
+echo go >&"${holder[1]}"
+read -r -u "${holder[0]}" word && [ "$word" = hello ] || fail "the open file afterwards: $word"
+reads || fail 'a read after the hang'
+[ "$(property MainPID) $(property NRestarts)" = "$main 0" ] || fail 'the service was restarted'
+
+fact 'a main process that hangs misses the watchdog, and the service is started again'
+kill -STOP "$(worker "$main")" || fail 'no main process'
 until_true 'restart' is NRestarts 1
 until_true 'active again' is ActiveState active
 reads || fail 'a read after the restart'

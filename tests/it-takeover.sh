@@ -71,6 +71,42 @@ rm "$MC_TMP/mooncakefs"
 cp /bin/false "$MC_TMP/mooncakefs"
 kill -USR2 "$mount_pid"
 await_log event=upgrade-refused
-[ "$(head -n 1 "$mnt/checkpoints/acme/model/dir/small.txt")" = 1 ] || fail 'after a refused upgrade'
+reads() { [ "$(head -n 1 "$mnt/checkpoints/acme/model/dir/small.txt")" = 1 ] || fail "$*"; }
+reads 'after a refused upgrade'
+
+# replace LINES: what lies where the program lay, is tried, and then does LINES as the worker.
+replace()
+{
+	printf '#!/bin/bash\ncase $MOONCAKEFS_TAKEOVER in *line=-1) exec "%s" "$@" ;; esac\n%s\n' "$whole" "$1" >"$MC_TMP/next"
+	chmod 755 "$MC_TMP/next"
+	mv "$MC_TMP/next" "$mooncakefs"
+}
+events() { grep -cF "event=$1" "$MC_TMP/log"; }
+await_events() { until [ "$(events "$1")" = "$2" ]; do [ $SECONDS -lt 200 ] || fail "not $2 times: $1"; mount_pause 0.05; done; }
+
+fact 'an upgrade whose worker does not start, or dies at once, is undone: the program before goes on, and files stay open'
+whole=$MC_BUILD/mooncakefs
+exec 7<"$mnt/checkpoints/acme/model/dir/small.txt"
+replace 'exit 3'
+kill -USR2 "$mount_pid"
+await_events upgrade-undone 1
+await_events taken-over 1
+reads 'after an upgrade that did not start'
+replace "(sleep 0.3; kill -KILL \$\$) 0<&- >/dev/null 2>&1 & exec \"$whole\" \"\$@\""
+kill -USR2 "$mount_pid"
+await_events upgrade-undone 2
+await_log 'the program that the mount began with goes on'
+reads 'after an upgrade that died'
+read -r line <&7 && [ "$line" = 1 ] || fail "an open file: $line"
+exec 7<&-
+fact 'after that the next upgrade is an upgrade'
+replace "exec \"$whole\" \"\$@\""
+before=$(cat "/proc/$mount_pid/task/$mount_pid/children") seen=$(events taken-over)
+kill -USR2 "$mount_pid"
+await_events taken-over $((seen + 1))
+reads 'after an upgrade'
+mount_worker=$(cat "/proc/$mount_pid/task/$mount_pid/children")
+[ "$mount_worker" != "$before" ] && [ "$(events upgrade-undone)" = 2 ] || fail "workers: $before, $mount_worker"
+[ "$(tr "\0" " " <"/proc/${mount_worker% }/cmdline" | cut -d " " -f 1)" = "$whole" ] || fail "not the new program"
 mount_stop || fail "stop: $mount_rc"
 exit 0

@@ -1,22 +1,17 @@
 /* mooncakefs mount: opens the remote, the tiers and the catalogue, and serves the tree. */
 #include "tools/command.h"
 
-#include "fs/fs.h"
 #include "fs/log.h"
 #include "fs/takeover.h"
 #include "manifest/catalogue.h"
 #include "tier/cleanup.h"
 #include "tier/scrub.h"
 #include "tier/store.h"
-#include "tools/daemon.h"
-#include "tools/keeper.h"
+#include "tools/serving.h"
 #include "tools/mount-dram.h"
-#include "tools/mount-kv.h"
 #include "tools/mount-scrub.h"
-#include "tools/mount-settings.h"
 #include "tools/mount-table.h"
 #include "tools/open-remote.h"
-#include "tools/service.h"
 #include "tools/size.h"
 
 #include <errno.h>
@@ -28,32 +23,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#define TIER_MIN (UINT64_C(64) << 20)
-
-/* What a mount consists of; paths are absolute, since a daemon changes its directory. */
-struct mount {
-	const struct mc_options *o;
-	char mountpoint[PATH_MAX];
-	char run_dir[64]; /* of this user's mounts: DRAM tiers and control sockets */
-	char dram_dir[PATH_MAX];
-	char nvme_dir[PATH_MAX]; /* "" = no NVMe tier */
-	uint64_t dram_bytes, nvme_bytes;
-	struct mc_remote *remote;       /* owned */
-	struct mc_store *store;         /* owned */
-	struct mc_catalogue *catalogue; /* owned */
-	struct mc_mount_kv kv;
-	struct mc_scrub *scrub; /* owned; NULL = nothing lies on NVMe */
-	struct mc_mount_settings settings;
-	struct mc_daemon daemon;
-	struct mc_keeper keeper;
-	struct mc_watchdog watchdog;
-	struct mc_fs_opts fs_opts; /* these two are changed by the thread of mc_fs_run alone */
-	unsigned stop_s;
-	bool foreground;
-	bool stopping; /* the mount is about to end, or has ended */
-};
-
-static int parse_nvme(struct mount *m, const char *text, struct mc_err *err)
+static int parse_nvme(struct mc_serving *m, const char *text, struct mc_err *err)
 {
 	char cwd[PATH_MAX] = "";
 	size_t len;
@@ -69,7 +39,7 @@ static int parse_nvme(struct mount *m, const char *text, struct mc_err *err)
 		: mc_err_set(err, -ENAMETOOLONG, "--nvme: the path is too long");
 }
 
-static int choose_dram_dir(struct mount *m, struct mc_err *err)
+static int choose_dram_dir(struct mc_serving *m, struct mc_err *err)
 {
 	const char *was =
 		m->keeper.device >= 0 ? mc_takeover_head(m->keeper.takeover)->dram_dir : "";
@@ -79,13 +49,13 @@ static int choose_dram_dir(struct mount *m, struct mc_err *err)
 		was, m->dram_dir, err);
 }
 
-static void choose_dram_size(struct mount *m)
+static void choose_dram_size(struct mc_serving *m)
 {
 	m->dram_bytes = mc_options_number(m->o, MC_OPT_DRAM);
 	m->dram_bytes &= ~((UINT64_C(1) << MC_PAIR_SHIFT) - 1);
 }
 
-static int share(struct mount *m, struct mc_err *err)
+static int share(struct mc_serving *m, struct mc_err *err)
 {
 	struct mc_mount_tiers t = {.dram_dir = m->dram_dir,
 		.nvme_dir = m->nvme_dir,
@@ -99,7 +69,7 @@ static int share(struct mount *m, struct mc_err *err)
 }
 
 /* Nobody answers there while one program follows another. */
-static int find_mountpoint(struct mount *m, struct mc_err *err)
+static int find_mountpoint(struct mc_serving *m, struct mc_err *err)
 {
 	int r;
 
@@ -115,7 +85,7 @@ static int find_mountpoint(struct mount *m, struct mc_err *err)
 	return r < 0 ? mc_err_set(err, r, "%s: %s", m->o->args[0], strerror(-r)) : 0;
 }
 
-static int prepare(struct mount *m, struct mc_err *err)
+static int prepare(struct mc_serving *m, struct mc_err *err)
 {
 	const char *nvme = mc_options_text(m->o, MC_OPT_NVME);
 	int r = nvme == NULL ? 0 : parse_nvme(m, nvme, err);
@@ -134,7 +104,7 @@ static void on_event(void *ctx, const char *event, const char *text)
 	mc_log(MC_LOG_WARNING, event, "text=\"%s\"", text);
 }
 
-static int open_store(struct mount *m, struct mc_err *err)
+static int open_store(struct mc_serving *m, struct mc_err *err)
 {
 	uint64_t connections = mc_options_number(m->o, MC_OPT_CONNECTIONS) * mc_count_remotes(m->o);
 	const struct mc_store_opts opts = {.remote = m->remote,
@@ -153,7 +123,7 @@ static int open_store(struct mount *m, struct mc_err *err)
 }
 
 /* Indexes of manifests lie beside the NVMe tier; without one the JSON is parsed at each mount. */
-static int open_catalogue(struct mount *m, struct mc_err *err)
+static int open_catalogue(struct mc_serving *m, struct mc_err *err)
 {
 	char dir[PATH_MAX + 16];
 
@@ -162,90 +132,9 @@ static int open_catalogue(struct mount *m, struct mc_err *err)
 		m->remote, m->nvme_dir[0] == '\0' ? NULL : dir, &m->catalogue, err);
 }
 
-/* Another size for the part of a tier that checkpoints have; that of KV objects is fixed. */
-static int resize(
-	struct mount *m, enum mc_tier tier, uint64_t total, uint64_t kv, struct mc_err *err)
-{
-	uint64_t bytes = total < kv ? 0 : (total - kv) >> MC_PAIR_SHIFT << MC_PAIR_SHIFT;
-	int r;
-
-	if (bytes < TIER_MIN)
-		return mc_err_set(err, -EINVAL,
-			"KV objects keep %llu bytes of it, and 64 MiB have to be left",
-			(unsigned long long)kv);
-	r = mc_store_resize(m->store, tier, bytes);
-	if (r == -EAGAIN)
-		mc_log(MC_LOG_INFO, "resize", "tier=%s text=\"goes on as room is needed\"",
-			mc_tier_name(tier));
-	return r == -EAGAIN ? 0 : r;
-}
-
-static int apply_nvme(struct mount *m, const struct mc_options *next, struct mc_err *err)
-{
-	const char *text = mc_options_text(next, MC_OPT_NVME);
-	uint64_t bytes;
-	size_t len;
-
-	if (text == NULL || mc_place_parse(text, &len, &bytes) < 0 || bytes == 0 ||
-		strlen(m->nvme_dir) != len || memcmp(m->nvme_dir, text, len) != 0)
-		return -EOPNOTSUPP;
-	return resize(m, MC_TIER_NVME, bytes, m->kv.nvme_bytes, err);
-}
-
-/* Remotes behind those there are: another worker begins with them, and takes everything over. */
-static int add_remotes(struct mount *m, const struct mc_options *next, struct mc_err *err)
-{
-	const char *now = mc_options_text(&m->settings.now, MC_OPT_REMOTE);
-	const char *text = mc_options_text(next, MC_OPT_REMOTE);
-	size_t len = strlen(now);
-
-	if (text == NULL || strncmp(text, now, len) != 0 || text[len] != '\n' ||
-		m->keeper.takeover == NULL || !mc_takeover_on(m->keeper.takeover))
-		return -EOPNOTSUPP;
-	if (kill(getppid(), SIGUSR2) < 0)
-		return -EOPNOTSUPP;
-	return mc_err_set(err, -EINPROGRESS, "a worker that has them takes over");
-}
-
-static int apply(void *ctx, enum mc_option_id id, const struct mc_options *next, struct mc_err *err)
-{
-	struct mount *m = ctx;
-
-	switch (id) {
-	case MC_OPT_LOG_LEVEL:
-	case MC_OPT_LOG_FORMAT:
-		return 0; /* mc_mount_settings_log follows */
-	case MC_OPT_STOP_TIMEOUT:
-		m->stop_s = (unsigned)mc_options_number(next, MC_OPT_STOP_TIMEOUT);
-		m->fs_opts.stop_deadline_ms = m->stop_s * 1000 / 3;
-		return 0;
-	case MC_OPT_SCRUB:
-		if (m->scrub != NULL)
-			mc_scrub_set_rate(m->scrub, mc_options_number(next, MC_OPT_SCRUB));
-		return 0;
-	case MC_OPT_DRAM:
-		return resize(m, MC_TIER_DRAM, mc_options_number(next, MC_OPT_DRAM),
-			m->kv.dram_bytes, err);
-	case MC_OPT_NVME:
-		return apply_nvme(m, next, err);
-	case MC_OPT_REMOTE:
-		return add_remotes(m, next, err);
-	default:
-		return -EOPNOTSUPP;
-	}
-}
-
-static void reload(struct mount *m)
-{
-	mc_service_notify(
-		"RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)(mc_now_ns() / 1000));
-	mc_mount_settings_reload(&m->settings, !m->foreground, apply, m);
-	mc_service_notify("READY=1");
-}
-
 static void on_news(void *ctx, enum mc_fs_news news)
 {
-	struct mount *m = ctx;
+	struct mc_serving *m = ctx;
 
 	switch (news) {
 	case MC_FS_READY:
@@ -255,9 +144,10 @@ static void on_news(void *ctx, enum mc_fs_news news)
 		break;
 	case MC_FS_TICK:
 		mc_watchdog_tick(&m->watchdog);
+		mc_keeper_beat(&m->keeper);
 		break;
 	case MC_FS_RELOAD:
-		reload(m);
+		mc_mount_reload(m);
 		break;
 	case MC_FS_STOPPING:
 		mc_service_notify("STOPPING=1\nSTATUS=Moving data to a lasting tier");
@@ -273,7 +163,7 @@ static void on_news(void *ctx, enum mc_fs_news news)
 /* The i-th option with its value in effect: what the mount decided itself is put in. */
 static bool setting(void *ctx, unsigned i, struct mc_fs_setting *ret)
 {
-	struct mount *m = ctx;
+	struct mc_serving *m = ctx;
 	struct mc_store_stats st;
 	unsigned id = 0;
 	size_t len;
@@ -300,12 +190,12 @@ static bool setting(void *ctx, unsigned i, struct mc_fs_setting *ret)
 
 static void on_mounted(void *ctx, int device)
 {
-	const struct mount *m = ctx;
+	const struct mc_serving *m = ctx;
 
 	mc_keeper_mounted(&m->keeper, device);
 }
 
-static int serve(struct mount *m, struct mc_err *err)
+static int serve(struct mc_serving *m, struct mc_err *err)
 {
 	m->fs_opts = (struct mc_fs_opts){.mountpoint = m->mountpoint,
 		.store = m->store,
@@ -342,7 +232,7 @@ static void on_alarm(int sig)
 	_exit(MC_EXIT_FAILED);
 }
 
-static void close_all(struct mount *m)
+static void close_all(struct mc_serving *m)
 {
 	unsigned stop_s = m->stop_s;
 	int64_t kept;
@@ -377,7 +267,7 @@ static void raise_file_limit(void)
 			(unsigned long long)l.rlim_max, strerror(errno));
 }
 
-static int run(struct mount *m)
+static int run(struct mc_serving *m)
 {
 	struct mc_err err = {0};
 	int r, code = mc_open_remote_telling(m->o, on_event, &m->remote);
@@ -414,7 +304,7 @@ static int run(struct mount *m)
 }
 
 /* In the process that serves, -1; an exit code in those before it. */
-static int keep(struct mount *m)
+static int keep(struct mc_serving *m)
 {
 	struct mc_takeover_head *head;
 	int code;
@@ -437,11 +327,13 @@ static int keep(struct mount *m)
 			return code;
 	}
 	mc_mount_settings_log(&m->settings, !m->foreground);
-	mc_watchdog_open(&m->watchdog);
-	return mc_keeper_run(&m->keeper);
+	code = mc_keeper_run(&m->keeper);
+	if (code < 0 && m->keeper.line < 0)
+		mc_watchdog_open(&m->watchdog); /* else the keeper tells the manager */
+	return code;
 }
 
-static void close_unopened(struct mount *m)
+static void close_unopened(struct mc_serving *m)
 {
 	mc_mount_kv_close(&m->kv, 0);
 	mc_block_cache_close(m->kv.blocks);
@@ -449,7 +341,7 @@ static void close_unopened(struct mount *m)
 
 int mc_cmd_mount(const struct mc_options *o)
 {
-	struct mount m = {.o = o,
+	struct mc_serving m = {.o = o,
 		.daemon = {.pipe = -1},
 		.foreground = mc_options_flag(o, MC_OPT_FOREGROUND),
 		.stop_s = (unsigned)mc_options_number(o, MC_OPT_STOP_TIMEOUT)};

@@ -1,6 +1,6 @@
 /*
  * The keeper's own program. A new version lies where the old one lay, and gets its arguments, its
- * directory, and by the environment the numbers of two descriptors.
+ * directory, and by the environment the numbers of the descriptors that are handed over.
  */
 #include "tools/keeper.h"
 #include "tools/keeper-program.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VARIABLE "MOONCAKEFS_TAKEOVER" /* "device=5,table=4", ",try" */
+#define VARIABLE "MOONCAKEFS_TAKEOVER" /* "device=5,table=4,line=6"; line=-1: to be tried */
 #define LINE_MAX_BYTES (1 << 20)
 
 static int read_line(struct mc_keeper *k)
@@ -54,35 +54,40 @@ int mc_program_note(struct mc_keeper *k)
 	return read_line(k);
 }
 
-bool mc_program_inherited(int *ret_device, int *ret_table)
+static int inherited(int fd)
+{
+	return fd >= 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 ? fd : -1;
+}
+
+int mc_program_inherited(struct mc_inherited *ret)
 {
 	const char *text = getenv(VARIABLE);
-	int device = -1, table = -1, end = 0;
-	bool is_try;
+	int device, table, line;
 
-	*ret_device = *ret_table = -1;
+	*ret = (struct mc_inherited){.device = -1, .table = -1, .line = -1};
 	if (text == NULL)
-		return false;
-	if (sscanf(text, "device=%d,table=%d%n", &device, &table, &end) == 2 && end > 0) {
-		*ret_device = device;
-		*ret_table = table;
-	}
-	is_try = strcmp(text + end, ",try") == 0;
+		return 0;
+	if (sscanf(text, "device=%d,table=%d,line=%d", &device, &table, &line) != 3)
+		return -EPROTO;
+	ret->device = inherited(device);
+	ret->table = inherited(table);
+	ret->line = inherited(line);
+	ret->is_try = line < 0;
 	unsetenv(VARIABLE);
-	return is_try;
+	return ret->device >= 0 && ret->table >= 0 ? 0 : -EPROTO;
 }
 
 static void pass_on(int fd)
 {
-	fcntl(fd, F_SETFD, 0);
+	if (fd >= 0)
+		fcntl(fd, F_SETFD, 0);
 }
 
-int mc_program_start(const struct mc_keeper *k, bool is_try)
+int mc_program_execute(const struct mc_keeper *k, int line)
 {
 	cleanup_free char **argv = NULL;
 	char text[64];
 	size_t n = 0;
-	int r;
 
 	for (size_t i = 0; i < k->line_len; i++)
 		n += k->line_words[i] == '\0';
@@ -92,16 +97,13 @@ int mc_program_start(const struct mc_keeper *k, bool is_try)
 	n = 0;
 	for (size_t i = 0; i < k->line_len; i += strlen(k->line_words + i) + 1)
 		argv[n++] = k->line_words + i;
-	snprintf(text, sizeof(text), "device=%d,table=%d%s", k->device, mc_takeover_fd(k->takeover),
-		is_try ? ",try" : "");
+	snprintf(text, sizeof(text), "device=%d,table=%d,line=%d", k->device,
+		mc_takeover_fd(k->takeover), line);
 	if (chdir(k->cwd) < 0 || setenv(VARIABLE, text, 1) < 0)
 		return -errno;
 	pass_on(k->device);
 	pass_on(mc_takeover_fd(k->takeover));
+	pass_on(line);
 	execv(k->program, argv);
-	r = -errno;
-	fcntl(k->device, F_SETFD, FD_CLOEXEC);
-	fcntl(mc_takeover_fd(k->takeover), F_SETFD, FD_CLOEXEC);
-	unsetenv(VARIABLE);
-	return r;
+	return -errno;
 }

@@ -5,11 +5,16 @@
 
 struct mc_keeper;
 
+/* What a keeper handed to the program that it started. */
+struct mc_inherited {
+	int device, table, line; /* descriptors, the caller's; -1 = none */
+	bool is_try;             /* it is to be tried only */
+};
+
 /* Remembers program, arguments and directory, all of which may change. -errno. */
 int mc_program_note(struct mc_keeper *k);
-/* What the program before this one left: its descriptors, -1 = none. True: it is to be tried only.
- */
-bool mc_program_inherited(int *ret_device, int *ret_table);
-/* Starts the program that lies where ours lay; returns only when that fails: -errno. In a child
- * process, when it is_try. */
-int mc_program_start(const struct mc_keeper *k, bool is_try);
+/* -EPROTO: another program's. */
+int mc_program_inherited(struct mc_inherited *ret);
+/* In a child process: executes the program that lies where ours lay, as the worker at the other end
+ * of line; -1: it is to be tried only. Returns only when that fails: -errno. */
+int mc_program_execute(const struct mc_keeper *k, int line);

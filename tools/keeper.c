@@ -17,6 +17,7 @@
 #include "tools/command.h"
 #include "tools/keeper-line.h"
 #include "tools/keeper-program.h"
+#include "tools/keeper-watch.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -31,6 +32,7 @@
 #define MS UINT64_C(1000000)
 #define MINUTE_NS (60000 * MS)
 #define TRIAL_NS (30000 * MS)
+#define TRIED_NS (10000 * MS) /* after so long in service a new program is not undone */
 #define PAUSE_MS 50 /* before the third worker in a minute; twice that before each further one */
 #define PAUSE_MAX_MS 2000
 
@@ -44,15 +46,16 @@ void mc_keeper_none(struct mc_keeper *k, const char *why)
 
 int mc_keeper_open(struct mc_keeper *k)
 {
-	int device, table, r;
-	bool is_try = mc_program_inherited(&device, &table);
+	struct mc_inherited from;
+	int r = mc_program_inherited(&from);
 
 	mc_keeper_none(k, NULL);
-	k->is_try = is_try;
-	k->device = device;
+	k->is_try = from.is_try;
+	k->device = from.device;
+	k->line = from.line;
+	if (r < 0 || from.table >= 0)
+		return r < 0 ? r : mc_takeover_from(from.table, &k->takeover);
 	r = mc_program_note(k);
-	if (table >= 0)
-		return r < 0 ? r : mc_takeover_from(table, &k->takeover);
 	if (r < 0 || mc_takeover_open(&k->takeover) < 0)
 		k->why_not = "the system gives no shared memory";
 	return 0;
@@ -66,7 +69,7 @@ void mc_keeper_close(struct mc_keeper *k)
 	k->line_words = NULL;
 }
 
-/* Signals become readable; those that an earlier program had blocked do not stay so for workers. */
+/* Signals become readable; those that the caller had blocked do not stay so for workers. */
 static int take_signals(struct mc_keeper *k)
 {
 	sigset_t set;
@@ -96,7 +99,8 @@ static void close_line(struct mc_keeper *k)
 	k->line = -1;
 }
 
-/* What the keeper has and a worker does not need. */
+/* What the keeper has and a worker does not need. Does not return when another program is to be
+ * the worker. */
 static void become_worker(struct mc_keeper *k, pid_t keeper, int line)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -108,6 +112,13 @@ static void become_worker(struct mc_keeper *k, pid_t keeper, int line)
 	if (k->device >= 0 && chdir(k->cwd) < 0)
 		mc_log(MC_LOG_WARNING, "directory", "path=\"%s\" error=\"%s\"", k->cwd,
 			strerror(errno));
+	if (k->replaced) {
+		int r = mc_program_execute(k, line);
+
+		mc_log(MC_LOG_ERROR, "upgrade", "program=\"%s\" error=\"%s\"", k->program,
+			strerror(-r));
+		_exit(MC_EXIT_FAILED);
+	}
 }
 
 /* 0 in the worker, 1 in the keeper, -errno. */
@@ -120,6 +131,7 @@ static int start_worker(struct mc_keeper *k)
 		return -errno;
 	mc_takeover_head(k->takeover)->workers++;
 	k->ready = k->drained = false;
+	mc_watch_begin(k);
 	fflush(NULL);
 	k->worker = fork();
 	if (k->worker < 0) {
@@ -165,6 +177,7 @@ static void hear(struct mc_keeper *k)
 			close(fd);
 		if (word == MC_WORD_READY) {
 			k->ready = true;
+			k->ready_ns = mc_now_ns();
 			if (k->reloaded)
 				k->pending |= 1u << SIGHUP;
 			mc_daemon_ready(k->daemon);
@@ -194,7 +207,8 @@ static void begin_upgrade(struct mc_keeper *k)
 	pid = fork();
 	if (pid == 0) {
 		leave_signals(k);
-		_exit(mc_program_start(k, true) < 0 ? MC_EXIT_FAILED : MC_EXIT_OK);
+		mc_program_execute(k, -1);
+		_exit(MC_EXIT_FAILED);
 	}
 	k->trial = pid > 0 ? pid : 0;
 	k->trial_until_ns = mc_now_ns() + TRIAL_NS;
@@ -234,12 +248,17 @@ static bool reap(struct mc_keeper *k, int *ret_status)
 	return gone;
 }
 
-static void obey(struct mc_keeper *k, int sig)
+static void obey(struct mc_keeper *k, int sig, pid_t from)
 {
-	bool ends = sig == SIGTERM || sig == SIGINT;
+	bool ends = sig == SIGTERM || sig == SIGINT, own = k->worker != 0 && from == k->worker;
 
 	k->reloaded = k->reloaded || sig == SIGHUP;
-	if (sig == SIGUSR2)
+	if ((sig == SIGHUP || sig == SIGUSR2) && !own)
+		k->undone = false;
+	if (sig == SIGUSR2 && k->undone)
+		mc_log(MC_LOG_WARNING, "upgrade-refused",
+			"program=\"%s\" text=\"it failed before\"", k->program);
+	else if (sig == SIGUSR2)
 		begin_upgrade(k);
 	else if (k->worker != 0 && (k->ready || (ends && k->device < 0)))
 		kill(k->worker, sig);
@@ -254,8 +273,11 @@ static void wait_some(struct mc_keeper *k, int ms, int *ret_status, bool *ret_go
 		{.fd = k->signals, .events = POLLIN}, {.fd = k->line, .events = POLLIN}};
 	struct signalfd_siginfo s;
 
-	if (poll(p, 2, k->trial != 0 && (ms < 0 || ms > 1000) ? 1000 : ms) < 0)
+	if (ms < 0 || ms > mc_watch_wait_ms(k))
+		ms = mc_watch_wait_ms(k);
+	if (poll(p, 2, k->trial != 0 && ms > 1000 ? 1000 : ms) < 0)
 		return;
+	mc_watch_look(k);
 	if (k->trial != 0 && mc_now_ns() > k->trial_until_ns)
 		kill(k->trial, SIGKILL);
 	if (k->line >= 0 && p[1].revents != 0)
@@ -266,7 +288,7 @@ static void wait_some(struct mc_keeper *k, int ms, int *ret_status, bool *ret_go
 		if (s.ssi_signo == SIGCHLD)
 			*ret_gone = reap(k, ret_status) || *ret_gone;
 		else
-			obey(k, (int)s.ssi_signo);
+			obey(k, (int)s.ssi_signo, (pid_t)s.ssi_pid);
 	}
 }
 
@@ -327,28 +349,48 @@ static void pause_before(struct mc_keeper *k, unsigned deaths)
 		wait_some(k, (int)((until - now) / MS) + 1, &status, &gone);
 }
 
+/* Whether the worker died of the program that it executed: the keeper's own image goes on. */
+static bool undo(struct mc_keeper *k)
+{
+	bool tried = k->ready && mc_now_ns() - k->ready_ns >= TRIED_NS;
+
+	k->on_trial = k->on_trial && !tried;
+	if (!k->replaced || (k->ready && !k->on_trial))
+		return false;
+	k->replaced = k->on_trial = false;
+	k->undone = true;
+	k->n_deaths = 0;
+	mc_log(MC_LOG_ERROR, "upgrade-undone",
+		"program=\"%s\" text=\"its worker died: the program that the mount began with "
+		"goes on; put things right and send SIGUSR2 again\"",
+		k->program);
+	return true;
+}
+
 /* The worker is gone: the exit code to end with, -1: another one is to follow. */
 static int judge(struct mc_keeper *k, int status)
 {
 	const char *why = mc_takeover_why_not(k->takeover);
+	bool drained = k->drained && k->upgrading;
 	unsigned deaths;
 
 	if (k->stopping || k->device < 0)
 		return exit_code(k, status);
-	if (k->drained && k->upgrading) {
-		k->upgrading = false;
-		mc_program_start(k, false);
-		mc_log(MC_LOG_ERROR, "upgrade-failed", "program=\"%s\" error=\"%s\"", k->program,
-			strerror(errno));
+	k->upgrading = false;
+	if (drained) {
+		k->replaced = k->on_trial = true;
 		return -1;
 	}
-	k->upgrading = false;
 	deaths = count_death(k);
 	mc_log(MC_LOG_ERROR, "worker-died", "signal=%d code=%d deaths=%u",
 		WIFSIGNALED(status) ? WTERMSIG(status) : 0,
 		WIFEXITED(status) ? WEXITSTATUS(status) : 0, deaths);
+	if (why == NULL)
+		why = mc_watch_judge(k);
 	if (why != NULL)
 		return give_up(k, why);
+	if (undo(k))
+		return -1;
 	if (deaths >= MC_KEEPER_DEATHS)
 		return give_up(k, "too many workers died within a minute");
 	pause_before(k, deaths);
@@ -359,9 +401,10 @@ int mc_keeper_run(struct mc_keeper *k)
 {
 	int code = -1, r;
 
-	if (k->takeover == NULL)
+	if (k->takeover == NULL || k->line >= 0)
 		return -1;
 	r = take_signals(k);
+	mc_watch_open(k);
 	while (r == 0 && code < 0) {
 		r = start_worker(k);
 		if (r == 0)

@@ -1,12 +1,14 @@
 /*
  * The keeper of a mount: a small process, the one the user started, that holds the mount's device
  * and the table of what the kernel knows (fs/takeover.h) while its child, the worker, does the
- * work. A worker that dies is followed by another one; so is one that a new program replaces
- * (SIGUSR2).
+ * work. A worker that dies or hangs is followed by another one; so is one that a new program
+ * replaces (SIGUSR2): then workers are children that execute it, and should it not work, the
+ * keeper's own image is there to go on.
  */
 #pragma once
 
 #include "tools/daemon.h"
+#include "tools/service.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -15,6 +17,17 @@
 #include <sys/types.h>
 
 struct mc_takeover;
+
+/* Watching whether the worker works: tools/keeper-watch.c. */
+struct mc_watch {
+	struct mc_watchdog manager; /* is told what the keeper sees */
+	uint64_t turn_ns, next_ns;  /* between two looks; CLOCK_MONOTONIC */
+	uint32_t beats;             /* what the worker had counted at the last look */
+	unsigned silent;            /* looks since it counted; since it was started */
+	bool killed;                /* it hung, and its death is to come */
+	unsigned hangs;             /* such deaths, one soon after the other */
+	uint64_t last_hang_ns;
+};
 
 /* So many workers may die within a minute. */
 #define MC_KEEPER_DEATHS 10
@@ -39,6 +52,11 @@ struct mc_keeper {
 	sigset_t before;  /* signals blocked in the worker */
 	unsigned pending; /* signals for a worker that is not ready: bits 1 << number */
 	bool ready, stopping, drained, upgrading;
+	uint64_t ready_ns;
+	bool replaced; /* workers execute the program that lies where ours lay */
+	bool on_trial; /* it has not worked for a while yet */
+	bool undone;   /* the last upgrade was: what its worker asked for is not tried again */
+	struct mc_watch watch;
 	bool reloaded; /* a worker read the configuration anew: those after it are to do so, too */
 	uint64_t deaths[MC_KEEPER_DEATHS]; /* ns, a ring */
 	unsigned n_deaths;
@@ -64,3 +82,5 @@ void mc_keeper_ready(const struct mc_keeper *k);
 /* The mount is about to end: returns when the keeper has closed the device. */
 void mc_keeper_stopping(const struct mc_keeper *k);
 void mc_keeper_drained(const struct mc_keeper *k);
+/* The worker works: to be called at every turn of its main loop. */
+void mc_keeper_beat(struct mc_keeper *k);

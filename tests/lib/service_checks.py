@@ -49,12 +49,14 @@ class Service:
                                        stderr=self.log, env=dict(os.environ, NOTIFY_SOCKET=name, **env))
         atexit.register(self.daemon.kill)
 
-    def told(self, want):
-        """Reads notifications until one has the line want; all of its lines."""
+    def told(self, want, count=None):
+        """Reads notifications until one has the line want: all of its lines, or how many before it had the line count."""
+        seen = 0
         while True:
             lines = self.sock.recv(4096).decode().split("\n")
             if want in lines:
-                return lines
+                return lines if count is None else seen
+            seen += count in lines
 
     def logged(self, *texts):
         """Reads the log on until a line has all the texts; that line."""
@@ -102,6 +104,21 @@ def watchdog(s):
     """The manager is told that the main loop turns."""
     for _ in range(2):
         s.told("WATCHDOG=1")
+
+
+def hang(s):
+    """A worker that hangs is killed and replaced before the manager hears of it: its messages go on, and so do open files."""
+    with open(f"{mnt}/.mooncake/status", encoding="utf-8") as f:
+        pid = json.load(f)["mount"]["worker_pid"]
+    with open(f"{mnt}/checkpoints/o/m/file", encoding="ascii") as f:
+        os.kill(pid, signal.SIGSTOP)
+        s.logged("event=worker-hangs", f"pid={pid}", "another one goes on")
+        s.logged("event=taken-over")
+        equal(f.read(), "hello\n", "a file that was open")
+    told = s.told("READY=1", count="WATCHDOG=1")
+    equal(told >= 2, True, f"{told} messages while it hung")
+    s.told("WATCHDOG=1")
+    reads()
 
 
 def tier(name):
