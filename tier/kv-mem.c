@@ -332,6 +332,7 @@ int kv_res_map(struct mc_kv *kv, struct kv_res *r, uint64_t size, char **ret)
 	char *map, *loser = NULL;
 	int fd;
 
+	assert(r->data != 0 || size == 0);
 	if (!r->is_file) {
 		*ret = r->data != 0 ? mc_slab_ptr(kv->slab, r->data) : (char *)r;
 		return 0;

@@ -2,8 +2,8 @@
  * Putting: a writer's file becomes an object, whole or not at all.
  *
  * From 64 KiB on the file itself is the object's backing file; below, the bytes are copied into the
- * slab and the file goes back to the pool. Order of publishing: bytes and checksums, record, then
- * the index; what it replaces stays below until it is durable itself.
+ * slab and the file goes back to the pool, unless the slab is full. Order of publishing: bytes and
+ * checksums, record, then the index; what it replaces stays below until it is durable itself.
  */
 #include "tier/kv-impl.h"
 
@@ -253,6 +253,18 @@ static int seal_file(struct mc_kv_writer *w, struct kv_object *obj, struct kv_re
 	return 0;
 }
 
+/* Where the slab has no room the file stays, however small: it has its memory. */
+static int seal_bytes(struct mc_kv_writer *w, struct kv_object *obj, struct kv_res *res, bool copy)
+{
+	int r = obj->size < KV_SMALL ? seal_small(w, obj, res) : seal_file(w, obj, res, copy);
+
+	if (r == -ENOSPC) {
+		kv_make_room(w->kv, obj->size);
+		r = seal_file(w, obj, res, copy);
+	}
+	return r;
+}
+
 static int seal(struct mc_kv_writer *w, struct kv_object *obj, struct kv_res *res, const char *key,
 	bool copy)
 {
@@ -260,9 +272,10 @@ static int seal(struct mc_kv_writer *w, struct kv_object *obj, struct kv_res *re
 
 	if (getrandom(obj->version, sizeof(obj->version), 0) != (ssize_t)sizeof(obj->version))
 		return -EIO;
-	r = obj->size < KV_SMALL ? seal_small(w, obj, res) : seal_file(w, obj, res, copy);
-	if (r == 0)
-		r = kv_meta_write(w->kv, obj, key, res, &res->meta);
+	r = seal_bytes(w, obj, res, copy);
+	if (r < 0)
+		return r == -EAGAIN ? -EIO : r;
+	r = kv_meta_write(w->kv, obj, key, res, &res->meta);
 	if (r == -ENOSPC) {
 		kv_make_room(w->kv, MC_SLAB_PIECE);
 		r = kv_meta_write(w->kv, obj, key, res, &res->meta);
