@@ -25,6 +25,7 @@
 #include <sys/wait.h>
 
 #define ROUND 10 /* states */
+#define ACKS 256 /* acknowledgements of a round, at most */
 
 struct run {
 	struct disk *disk;
@@ -163,11 +164,17 @@ static bool on_disk(const TTest *test)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/* Where the power goes: after so many operations of the disk, with that choice of what is not
+ * certain then. */
+struct point {
+	uint64_t at, seed;
+};
+
 static int ascending(const void *a, const void *b)
 {
-	const uint64_t *x = a, *y = b;
+	const struct point *x = a, *y = b;
 
-	return *x < *y ? -1 : *x > *y;
+	return x->at < y->at ? -1 : x->at > y->at;
 }
 
 /* A state of the disk: seed; again: the power went a second time, in its recovery. */
@@ -209,17 +216,31 @@ static void expect_state(uint64_t seed, bool again)
 	exit(1);
 }
 
+/* Every second one is the last moment at which something was acknowledged. */
+static void choose_points(struct point *points, unsigned n, uint64_t *rng)
+{
+	uint64_t position = disk_position(run.disk), acks[ACKS];
+	size_t n_acks = crash_kv_acks(run.kv, acks, ACKS);
+
+	n_acks += crash_nvme_acks(run.nvme, acks + n_acks, ACKS - n_acks);
+	for (unsigned i = 0; i < n; i++) {
+		points[i].at = crash_random(rng) % (position + 1);
+		points[i].seed = crash_random(rng) | 1;
+		if (i % 2 == 1 && n_acks > 0)
+			points[i] = (struct point){acks[crash_random(rng) % n_acks], DISK_CERTAIN};
+	}
+	qsort(points, n, sizeof(*points), ascending);
+}
+
 static unsigned explore(unsigned n, uint64_t rng)
 {
-	uint64_t cuts[ROUND], position = disk_position(run.disk);
+	struct point points[ROUND];
 
-	for (unsigned i = 0; i < n; i++)
-		cuts[i] = crash_random(&rng) % (position + 1);
-	qsort(cuts, n, sizeof(*cuts), ascending);
+	choose_points(points, n, &rng);
 	run.state = 0;
 	for (unsigned i = 0; i < n && run.state < n; i++) {
-		cut_now = cuts[i];
-		expect_state(crash_random(&rng), false);
+		cut_now = points[i].at;
+		expect_state(points[i].seed, false);
 		if (i % 4 == 3 && run.state < n)
 			expect_state(crash_random(&rng), true);
 	}

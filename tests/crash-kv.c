@@ -160,6 +160,22 @@ static int rename_here(struct mc_kv *kv, const char *key, const char *to)
 	return r;
 }
 
+/* What was put is there to be read at once; nobody else changes the key. */
+static int put(struct client *c, const char *key, uint32_t content)
+{
+	struct mc_kv_object *obj;
+	bool same = false;
+	int r = kv_put_wait(c->kv, key, size_of(content), content);
+
+	if (r == 0)
+		r = kv_open_object(c->kv, key, &obj);
+	if (r != 0)
+		return r;
+	r = kv_check_object(obj, size_of(content), content, &same);
+	mc_kv_object_put(obj);
+	return r == 0 && !same ? -EBADMSG : r;
+}
+
 static int do_deed(struct client *c, const struct kv_deed *d)
 {
 	char key[32], to[32];
@@ -169,7 +185,7 @@ static int do_deed(struct client *c, const struct kv_deed *d)
 	key_name(c->number, d->to, to);
 	switch (d->kind) {
 	case KV_PUT:
-		return kv_put_wait(c->kv, key, size_of(d->content), d->content);
+		return put(c, key, d->content);
 	case KV_SYNC:
 		return sync_object(c->kv, key);
 	case KV_RENAME:
@@ -248,6 +264,21 @@ void crash_kv_work(
 	}
 	for (unsigned i = 0; i < CLIENTS; i++)
 		pthread_join(threads[i], NULL);
+}
+
+size_t crash_kv_acks(const struct crash_kv *h, uint64_t *ret, size_t max)
+{
+	size_t n = 0;
+
+	for (unsigned c = 0; c < CLIENTS; c++)
+		for (unsigned i = 0; i < OPS && n < max; i++) {
+			const struct op *op = &h->ops[c][i];
+
+			if (op->span.acknowledged != 0 && op->deed.kind != KV_OTHER &&
+				(op->deed.kind != KV_PUT || has_remote(h)))
+				ret[n++] = op->span.acknowledged - 1;
+		}
+	return n;
 }
 
 /* ---- the judgement */

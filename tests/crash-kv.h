@@ -6,6 +6,8 @@
 
 #include "tests/disk.h"
 
+#include <stddef.h>
+
 struct crash_kv; /* in memory that children share */
 
 /* What lies below memory; the remote is a directory on the same disk, where each put goes before it
@@ -19,5 +21,7 @@ void crash_kv_free(struct crash_kv *h);
  * lies. */
 void crash_kv_work(
 	struct crash_kv *h, const struct disk *d, const char *dir, const char *dram, uint64_t seed);
+/* Positions of the disk at which clients were told that something is durable. Their number. */
+size_t crash_kv_acks(const struct crash_kv *h, uint64_t *ret, size_t max);
 /* In a child: recovers, and ends with 1 when something is not as it has to be after cut. */
 void crash_kv_check(struct crash_kv *h, const char *dir, const char *dram, uint64_t cut);

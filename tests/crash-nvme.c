@@ -106,6 +106,16 @@ void crash_nvme_work(struct crash_nvme *h, const struct disk *d, const char *dir
 	}
 }
 
+size_t crash_nvme_acks(const struct crash_nvme *h, uint64_t *ret, size_t max)
+{
+	size_t n = 0;
+
+	for (unsigned i = 0; i < OPS && n < max; i++)
+		if (h->ops[i].done && h->ops[i].kind != PUT)
+			ret[n++] = h->ops[i].span.acknowledged - 1;
+	return n;
+}
+
 /* ---- the judgement */
 
 static void note_sync(struct model *m)

@@ -293,7 +293,8 @@ static void show(struct disk *d)
 	disk_log_apply(&d->log[0], d->n_base, certain, d->base);
 	d->n_base = certain;
 	renew_view(d);
-	disk_log_tear(&d->log[0], certain, d->cut, d->view, d->seed);
+	if (d->seed != DISK_CERTAIN)
+		disk_log_tear(&d->log[0], certain, d->cut, d->view, d->seed);
 }
 
 void disk_show(struct disk *d, uint64_t cut, uint64_t seed)

@@ -35,6 +35,7 @@ uint64_t disk_position(const struct disk *d);
 void disk_record(struct disk *d);
 /* No longer recorded, and lost when the next state is shown. */
 void disk_pause(struct disk *d);
+#define DISK_CERTAIN 0 /* seed: of what is not certain nothing was left */
 /* What a power failure after cut operations may leave, by seed. cut does not become smaller from
  * one call to the next. What is done to the state is recorded anew, in a second record. */
 void disk_show(struct disk *d, uint64_t cut, uint64_t seed);
