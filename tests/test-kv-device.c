@@ -91,6 +91,44 @@ START_TEST(objects_of_every_size_read_back_before_and_after_restarts)
 }
 END_TEST
 
+/* Payloads of which some are written from where they lie, across the ends of writes and segments.
+ */
+START_TEST(objects_put_together_read_back_whichever_way_they_were_written)
+{
+	enum { N = 60 };
+	struct kv_put *puts[N];
+	struct mc_kv_item *items[N];
+	struct mc_kv_log *log;
+
+	make();
+	log = start();
+	for (unsigned i = 0; i < N; i++) {
+		uint64_t size = i % 7 == 0 ? 100 + i : 65536 * (1 + i * 5 % 13) + (i % 3) * 1000;
+		char key[32];
+
+		snprintf(key, sizeof(key), "k%u", i);
+		puts[i] = kv_put_make(&owner, key, i + 1, size);
+		items[i] = &puts[i]->item;
+	}
+	mc_kv_log_put(log, items, N);
+	ck_assert_int_eq(mc_kv_log_sync(log), 0);
+	for (unsigned i = 0; i < N; i++)
+		ck_assert_int_eq(kv_put_free(puts[i]), 0);
+	for (int life = 0; life < 2; life++) {
+		for (unsigned i = 0; i < N; i++) {
+			char key[32];
+
+			snprintf(key, sizeof(key), "k%u", i);
+			ck_assert_int_eq(kv_check(log, &owner, key, i + 1), 0);
+		}
+		stop(log);
+		log = start();
+	}
+	stop(log);
+	finish();
+}
+END_TEST
+
 START_TEST(space_is_used_again_and_a_full_device_is_enospc)
 {
 	struct mc_kv_log *log;
@@ -299,6 +337,7 @@ START_TEST(a_device_that_is_lost_fails_puts_and_is_used_again_when_it_is_back)
 END_TEST
 
 SUITE_MAIN("kv-device", objects_of_every_size_read_back_before_and_after_restarts,
+	objects_put_together_read_back_whichever_way_they_were_written,
 	space_is_used_again_and_a_full_device_is_enospc,
 	more_objects_than_the_journal_has_room_for_are_enospc, what_holds_no_block_tier_is_refused,
 	one_damaged_superblock_of_two_is_mended, another_store_or_a_shrunk_device_is_refused,

@@ -203,6 +203,47 @@ START_TEST(short_transfers_are_continued)
 }
 END_TEST
 
+/* Pieces of these lengths, in memory in another order than in the file. */
+static void gather_and_read_back(const struct mc_uring_opts *o)
+{
+	static const unsigned len[] = {4096, 1, 7000, 999, 12288};
+	enum { N = sizeof(len) / sizeof(*len), ALL = 24384 };
+	static char in[ALL], out[N][12288];
+	struct mc_uring *u;
+	int fd = temp_file();
+	struct iovec iov[N];
+	struct mc_uring_req w = {
+		.kind = MC_URING_GATHER, .fd = fd, .off = 100, .len = ALL, .iov = iov, .n_iov = N};
+	struct mc_uring_req r = {
+		.kind = MC_URING_READ, .fd = fd, .off = 100, .len = ALL, .buf = in};
+	unsigned at = 0;
+
+	for (unsigned i = 0; i < N; i++) {
+		memset(out[N - 1 - i], (int)i + 1, len[i]);
+		iov[i] = (struct iovec){out[N - 1 - i], len[i]};
+	}
+	ck_assert_int_eq(mc_uring_open(o, &u), 0);
+	ck_assert_int_eq(mc_uring_run(u, &w), ALL);
+	ck_assert_int_eq(mc_uring_run(u, &r), ALL);
+	for (unsigned i = 0; i < N; at += len[i++])
+		ck_assert_int_eq(memcmp(in + at, out[N - 1 - i], len[i]), 0);
+	ck_assert_uint_eq(at, ALL);
+	mc_uring_close(u);
+	close(fd);
+}
+
+START_TEST(pieces_of_memory_are_written_one_behind_the_other)
+{
+	struct mc_io io = *mc_io_real();
+	const struct mc_uring_opts slow = {.io = &io};
+
+	io.pwrite = slow_pwrite;
+	for (size_t i = 0; i < 2; i++)
+		gather_and_read_back(&kinds[i]);
+	gather_and_read_back(&slow);
+}
+END_TEST
+
 /* Each completion submits the next one, from many threads' submissions, until close. */
 struct chain {
 	struct mc_uring_req req;
@@ -267,5 +308,5 @@ END_TEST
 SUITE_MAIN("uring", requests_beyond_the_depth_wait_and_all_complete,
 	read_at_end_of_file_is_short_and_beyond_it_is_zero,
 	an_odd_tail_is_read_through_an_o_direct_descriptor, errors_arrive_through_done,
-	short_transfers_are_continued,
+	short_transfers_are_continued, pieces_of_memory_are_written_one_behind_the_other,
 	close_waits_for_what_callbacks_submit_and_submitters_may_exit)

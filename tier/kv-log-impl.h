@@ -56,6 +56,8 @@
 #define MC_KV_ALIGN 4096u                    /* O_DIRECT transfers */
 #define MC_KV_PACK_BYTES (UINT32_C(2) << 20) /* one write */
 #define MC_KV_PACKS 8                        /* buffers, all the memory of writing */
+#define MC_KV_PACK_PIECES 72                 /* of memory in one write */
+#define MC_KV_ALIGNED_FROM 65536u            /* bytes: payloads that begin at MC_KV_ALIGN */
 #define MC_KV_HEADER 128u                    /* bytes */
 #define MC_KV_KEY_MAX 4096u                  /* bytes */
 #define MC_KV_CRC_MAX 14000u                 /* MiB of the largest object: one journal record */
@@ -148,9 +150,12 @@ struct mc_kv_pack {
 	unsigned file;
 	struct mc_kv_pack *next;
 	uint64_t begun_ns;
-	uint64_t off; /* of the file */
-	uint32_t len; /* filled */
+	uint64_t off;  /* of the file */
+	uint32_t len;  /* what it writes */
+	uint32_t used; /* of buf */
 	unsigned char *buf;
+	struct iovec iov[MC_KV_PACK_PIECES]; /* of buf, and of payloads where they lie */
+	unsigned n_iov;
 };
 
 /* An open segment and the buffer at its end. */
@@ -372,12 +377,8 @@ static inline void mc_kv_segment_set_failed(struct mc_kv_segment *seg, bool fail
 int mc_kv_packer_start(struct mc_kv_log *log);
 
 /* ---- kv-log-stream.c: the packer's */
-/* The file of the open group for this segment, made if need be. -ENOMEM. */
-int mc_kv_group_file(struct mc_kv_log *log, struct mc_kv_segment *seg, unsigned *ret_file);
-struct mc_kv_pack *mc_kv_pack_take(struct mc_kv_log *log, unsigned file, uint64_t off);
-void mc_kv_pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p);
-void mc_kv_stream_put(struct mc_kv_log *log, struct mc_kv_stream *s, const void *src, uint64_t len);
-/* Writes the record of op to the stream and enters op in the open group. data: its payload. */
+/* Writes the record of op to the stream and enters op in the open group. data: its payload; of a
+ * copy borrowed for the call, else until the op ends. */
 int mc_kv_stream_record(
 	struct mc_kv_log *log, struct mc_kv_stream *s, struct mc_kv_op *op, const void *data);
 void mc_kv_stream_seal(struct mc_kv_log *log, struct mc_kv_stream *s);

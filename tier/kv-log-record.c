@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define RECORD_MAGIC UINT32_C(0x524b434d) /* "MCKR" */
-#define ALIGNED_FROM 65536u
 
 struct mc_kv_header {
 	uint32_t magic;
@@ -43,7 +42,7 @@ static uint32_t header_crc(const struct mc_kv_header *h)
 
 uint64_t mc_kv_record_start(uint64_t at, uint64_t size)
 {
-	if (size >= ALIGNED_FROM)
+	if (size >= MC_KV_ALIGNED_FROM)
 		return mc_kv_up(at + MC_KV_HEADER, MC_KV_ALIGN) - MC_KV_HEADER;
 	return mc_kv_up(at, 64);
 }

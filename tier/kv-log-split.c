@@ -62,7 +62,9 @@ static struct mc_kv_op *make_part(struct mc_kv_op *whole, uint64_t i, const unsi
 		free(crc);
 		return NULL;
 	}
-	for (uint32_t k = 0; k < n_crc; k++)
+	for (uint32_t k = 0; k < n_crc && bytes % MIB == 0; k++)
+		crc[k] = whole->meta.crc[i * (bytes / MIB) + k];
+	for (uint32_t k = 0; k < n_crc && bytes % MIB != 0; k++)
 		crc[k] = mc_crc32c(0, data + k * MIB, min(MIB, size - k * MIB));
 	mc_kv_part_key(whole->meta.version, whole->loc.generation, i, key);
 	op->kind = MC_KV_OP_PART;

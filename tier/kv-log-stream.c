@@ -1,22 +1,27 @@
 /*
- * Streams: records one behind the other through fixed buffers into the open segment, and the groups
- * they form. A group is closed when its segment is full, or when the packer says so.
+ * Streams: records one behind the other into the open segment, in large writes, and the groups they
+ * form. A group is closed when its segment is full, or when the packer says so. What is large and
+ * stays where it is until its put ends is written from there, the rest through fixed buffers.
  *
  * Invariants:
  * 1. Only the packer's thread touches the streams and what is being filled; `open` changes under
  * the lock.
- * 2. A buffer belongs to one group; closing a group submits what its buffers hold, padded to 4096.
- * 3. A record lies in one segment and one group, and may cross buffers.
+ * 2. A pack belongs to one group; closing a group submits what its packs hold, padded to 4096.
+ * 3. A record lies in one segment and one group, and may cross packs.
+ * 4. Pieces of a pack begin and end at multiples of 4096, but for the end of the last. Those
+ * written in place are 64 KiB or more, but for the first and the last one, with others between
+ * them: 65 at most.
  */
 #include "tier/kv-log-impl.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- groups and buffers */
 
-int mc_kv_group_file(struct mc_kv_log *log, struct mc_kv_segment *seg, unsigned *ret_file)
+static int group_file(struct mc_kv_log *log, struct mc_kv_segment *seg, unsigned *ret_file)
 {
 	struct mc_kv_group *g = log->open;
 	struct mc_kv_file *grown;
@@ -71,7 +76,7 @@ static void pack_done(struct mc_uring_req *req, int64_t res)
 	mc_mutex_unlock(&log->lock);
 }
 
-struct mc_kv_pack *mc_kv_pack_take(struct mc_kv_log *log, unsigned file, uint64_t off)
+static struct mc_kv_pack *pack_take(struct mc_kv_log *log, unsigned file, uint64_t off)
 {
 	struct mc_kv_pack *p;
 
@@ -84,26 +89,52 @@ struct mc_kv_pack *mc_kv_pack_take(struct mc_kv_log *log, unsigned file, uint64_
 	p->group = log->open;
 	p->file = file;
 	p->off = off;
-	p->len = 0;
+	p->len = p->used = p->n_iov = 0;
 	return p;
 }
 
-void mc_kv_pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p)
+static void pack_piece(struct mc_kv_pack *p, unsigned char *from, uint32_t n)
 {
-	uint32_t padded = (uint32_t)mc_kv_up(p->len, MC_KV_ALIGN);
+	struct iovec *last = p->n_iov > 0 ? &p->iov[p->n_iov - 1] : NULL;
+
+	if (last != NULL && (unsigned char *)last->iov_base + last->iov_len == from)
+		last->iov_len += n;
+	else {
+		assert(p->n_iov < MC_KV_PACK_PIECES);
+		p->iov[p->n_iov++] = (struct iovec){from, n};
+	}
+	p->len += n;
+}
+
+/* src NULL: zeros. */
+static void pack_copy(struct mc_kv_pack *p, const void *src, uint32_t n)
+{
+	unsigned char *to = p->buf + p->used;
+
+	if (src != NULL)
+		memcpy(to, src, n);
+	else
+		memset(to, 0, n);
+	p->used += n;
+	pack_piece(p, to, n);
+}
+
+static void pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p)
+{
 	const struct mc_kv_file *f;
 
-	memset(p->buf + p->len, 0, padded - p->len);
-	p->len = padded;
+	if (p->len % MC_KV_ALIGN != 0)
+		pack_copy(p, NULL, MC_KV_ALIGN - p->len % MC_KV_ALIGN);
 	mc_mutex_lock(&log->lock);
 	f = &p->group->files[p->file];
 	p->group->writing++;
 	p->begun_ns = mc_now_ns();
-	p->req = (struct mc_uring_req){.kind = MC_URING_WRITE,
+	p->req = (struct mc_uring_req){.kind = MC_URING_GATHER,
 		.fd = f->seg->place.fd,
 		.off = f->seg->place.at + p->off,
 		.len = p->len,
-		.buf = p->buf,
+		.iov = p->iov,
+		.n_iov = p->n_iov,
 		.done = pack_done,
 		.ctx = p};
 	mc_mutex_unlock(&log->lock);
@@ -113,7 +144,7 @@ void mc_kv_pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p)
 static void stream_flush(struct mc_kv_log *log, struct mc_kv_stream *s)
 {
 	if (s->pack != NULL)
-		mc_kv_pack_submit(log, s->pack);
+		pack_submit(log, s->pack);
 	s->pack = NULL;
 	s->off = mc_kv_up(s->off, MC_KV_ALIGN);
 	s->in_group = false;
@@ -145,30 +176,40 @@ void mc_kv_group_close(struct mc_kv_log *log)
 
 /* ---- streams */
 
-/* src NULL: zeros. */
-void mc_kv_stream_put(struct mc_kv_log *log, struct mc_kv_stream *s, const void *src, uint64_t len)
+/* How much of what is at src the pack can write from there. */
+static uint32_t in_place(const struct mc_kv_pack *p, const void *src, uint32_t n)
+{
+	if (p->len % MC_KV_ALIGN != 0 || (uintptr_t)src % MC_KV_ALIGN != 0)
+		return 0;
+	return n / MC_KV_ALIGN * MC_KV_ALIGN;
+}
+
+/* src NULL: zeros. stays: src is not changed before the group has ended. */
+static void stream_put(
+	struct mc_kv_log *log, struct mc_kv_stream *s, const void *src, uint64_t len, bool stays)
 {
 	const unsigned char *from = src;
 
 	while (len > 0) {
-		uint32_t n;
+		uint32_t n, direct;
 
 		if (s->pack == NULL)
-			s->pack = mc_kv_pack_take(log, s->file, s->off);
+			s->pack = pack_take(log, s->file, s->off);
 		n = MC_KV_PACK_BYTES - s->pack->len;
 		if (n > len)
 			n = (uint32_t)len;
-		if (from != NULL) {
-			memcpy(s->pack->buf + s->pack->len, from, n);
-			from += n;
+		direct = stays ? in_place(s->pack, from, n) : 0;
+		if (direct > 0) {
+			n = direct;
+			pack_piece(s->pack, (unsigned char *)(uintptr_t)from, n);
 		} else {
-			memset(s->pack->buf + s->pack->len, 0, n);
+			pack_copy(s->pack, from, n);
 		}
-		s->pack->len += n;
+		from += from != NULL ? n : 0;
 		s->off += n;
 		len -= n;
 		if (s->pack->len == MC_KV_PACK_BYTES) {
-			mc_kv_pack_submit(log, s->pack);
+			pack_submit(log, s->pack);
 			s->pack = NULL;
 		}
 	}
@@ -225,7 +266,7 @@ static int prepare(struct mc_kv_log *log, struct mc_kv_stream *s, const struct m
 		return -EAGAIN;
 	if (s->in_group)
 		return 0;
-	r = mc_kv_group_file(log, s->seg, &s->file);
+	r = group_file(log, s->seg, &s->file);
 	s->in_group = r == 0;
 	return r;
 }
@@ -244,11 +285,12 @@ int mc_kv_stream_record(
 	start = mc_kv_record_start(s->off, m->size);
 	op->loc = (struct mc_kv_loc){s->seg->id, s->seg->generation, start};
 	mc_kv_record_header(log, m, &op->loc, header);
-	mc_kv_stream_put(log, s, NULL, start - s->off);
-	mc_kv_stream_put(log, s, header, sizeof(header));
-	mc_kv_stream_put(log, s, data, m->size);
-	mc_kv_stream_put(log, s, m->key, strlen(m->key));
-	mc_kv_stream_put(log, s, m->crc, 4 * (uint64_t)m->n_crc);
+	stream_put(log, s, NULL, start - s->off, false);
+	stream_put(log, s, header, sizeof(header), false);
+	stream_put(
+		log, s, data, m->size, op->kind != MC_KV_OP_COPY && m->size >= MC_KV_ALIGNED_FROM);
+	stream_put(log, s, m->key, strlen(m->key), false);
+	stream_put(log, s, m->crc, 4 * (uint64_t)m->n_crc, false);
 	op->file = s->file;
 	s->writers++;
 	s->filled += mc_kv_space(m->size, m->n_crc, s->seg->id);

@@ -49,6 +49,21 @@ static uint32_t needed(const struct mc_uring_req *r)
 	return r->need != 0 ? r->need : r->len;
 }
 
+static void take_off(struct mc_uring_req *r, size_t moved)
+{
+	while (moved > 0) {
+		size_t n = moved < r->iov->iov_len ? moved : r->iov->iov_len;
+
+		r->iov->iov_base = (char *)r->iov->iov_base + n;
+		r->iov->iov_len -= n;
+		moved -= n;
+		if (r->iov->iov_len > 0)
+			return;
+		r->iov++;
+		r->n_iov--;
+	}
+}
+
 /*
  * Takes the outcome of one attempt. True when the request is over, with *ret_res for done; false
  * when it has to be tried again from r->moved on.
@@ -70,6 +85,8 @@ static bool attempt_over(struct mc_uring_req *r, int64_t res, int64_t *ret_res)
 		return true;
 	}
 	r->moved += (uint32_t)res;
+	if (r->kind == MC_URING_GATHER)
+		take_off(r, (size_t)res);
 	if (r->moved >= needed(r) || (res == 0 && r->kind == MC_URING_READ)) {
 		*ret_res = r->moved;
 		return true;
@@ -106,6 +123,9 @@ static void prepare(struct mc_uring *u, struct mc_uring_req *r)
 	case MC_URING_WRITE:
 		io_uring_prep_write(sqe, r->fd, (char *)r->buf + r->moved, r->len - r->moved,
 			r->off + r->moved);
+		break;
+	case MC_URING_GATHER:
+		io_uring_prep_writev(sqe, r->fd, r->iov, r->n_iov, r->off + r->moved);
 		break;
 	case MC_URING_DATASYNC:
 		io_uring_prep_fsync(sqe, r->fd, IORING_FSYNC_DATASYNC);
@@ -202,13 +222,16 @@ static void *ring_main(void *arg)
 
 static int64_t pool_attempt(struct mc_uring *u, struct mc_uring_req *r)
 {
-	char *at = (char *)r->buf + r->moved;
+	uint64_t off = r->off + r->moved;
+	uint32_t left = r->len - r->moved;
 
 	switch (r->kind) {
 	case MC_URING_READ:
-		return u->io->pread(u->io, r->fd, at, r->len - r->moved, r->off + r->moved);
+		return u->io->pread(u->io, r->fd, (char *)r->buf + r->moved, left, off);
 	case MC_URING_WRITE:
-		return u->io->pwrite(u->io, r->fd, at, r->len - r->moved, r->off + r->moved);
+		return u->io->pwrite(u->io, r->fd, (char *)r->buf + r->moved, left, off);
+	case MC_URING_GATHER: /* as a short write */
+		return u->io->pwrite(u->io, r->fd, r->iov->iov_base, r->iov->iov_len, off);
 	case MC_URING_DATASYNC:
 		break;
 	}

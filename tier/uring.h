@@ -10,20 +10,23 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 struct mc_io;
 struct mc_uring;
 
-enum mc_uring_kind { MC_URING_READ, MC_URING_WRITE, MC_URING_DATASYNC };
+enum mc_uring_kind { MC_URING_READ, MC_URING_WRITE, MC_URING_GATHER, MC_URING_DATASYNC };
 
 /*
- * One request. The caller fills the upper part and owns the struct, fd and buf until done runs:
+ * One request. The caller fills the upper part and owns the struct, fd and memory until done runs:
  * exactly once, on the engine's thread, perhaps before mc_uring_submit returns, with no lock held.
  * done may submit further requests and must not wait for them.
  *
  * res: bytes moved, or -errno. Short results of the kernel are continued until need bytes have
  * moved, so a write moved at least need, and a read moved less than need only because the file
  * ended there.
+ *
+ * MC_URING_GATHER writes pieces of memory one behind the other: iov instead of buf, len their sum.
  */
 struct mc_uring_req {
 	enum mc_uring_kind kind;
@@ -33,6 +36,8 @@ struct mc_uring_req {
 		       */
 	uint32_t need; /* bytes that must move, ≤ len; 0 = len. An O_DIRECT tail asks len > need */
 	void *buf;
+	struct iovec *iov; /* the caller's as buf is; the engine takes off what has moved */
+	unsigned n_iov;
 	void (*done)(struct mc_uring_req *req, int64_t res);
 	void *ctx; /* the caller's */
 	/* The engine's, while in flight. */
