@@ -1,6 +1,7 @@
 /* The KV log: puts, reads, replacing, renaming, removing, restarts, what it refuses. */
 #include "tests/kv-log-fixture.h"
 #include "tests/suite.h"
+#include "tier/kv-log-check.h"
 
 #define CAPACITY (32 * MIB)
 
@@ -366,6 +367,44 @@ START_TEST(large_and_small_objects_share_the_capacity)
 }
 END_TEST
 
+static void count_bad(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_loc *loc)
+{
+	(void)meta;
+	(void)loc;
+	++*(unsigned *)ctx;
+}
+
+/* In segments large enough parts are whole MiB, and have their checksums from the object. */
+START_TEST(the_checksums_of_parts_are_those_of_their_bytes)
+{
+	static const uint64_t segments[] = {MIB, 16 * MIB};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct mc_kv_log_opts o = {
+			.capacity = 64 * MIB, .segment_bytes = segments[i], .commit_ms = 1000000};
+		struct mc_kv_log_checked sum = {0};
+		struct mc_kv_log_check *check;
+		struct mc_kv_log *log;
+		unsigned bad = 0;
+		int r;
+
+		dir = tier_dir_make("/var/tmp");
+		o.dir = dir;
+		log = kv_open_with(&o, &owner, 0);
+		ck_assert_int_eq(kv_put(log, &owner, "large", 1 + i, 9 * MIB + 77), 0);
+		ck_assert_int_eq(mc_kv_log_check_open(log, NULL, count_bad, &bad, &check), 0);
+		while ((r = mc_kv_log_check_next(check, &sum)) == 0)
+			;
+		ck_assert_int_eq(r, -ENOENT);
+		mc_kv_log_check_close(check);
+		ck_assert_uint_gt(sum.records, 2);
+		ck_assert_uint_gt(sum.bytes, 9 * MIB);
+		ck_assert_uint_eq(sum.failed + bad, 0);
+		stop(log);
+	}
+}
+END_TEST
+
 START_TEST(what_is_gone_cannot_be_held_and_what_is_held_is_not_gone)
 {
 	struct mc_kv_log *log = start();
@@ -397,5 +436,5 @@ SUITE_MAIN("kv-log", objects_of_every_size_read_back_before_and_after_restarts,
 	a_segment_without_live_records_is_reused_and_its_old_places_are_stale,
 	reclaim_copies_what_the_owner_keeps_and_evicts_the_rest,
 	a_full_log_is_enospc_and_changes_nothing_until_there_is_room,
-	large_and_small_objects_share_the_capacity,
+	large_and_small_objects_share_the_capacity, the_checksums_of_parts_are_those_of_their_bytes,
 	what_is_gone_cannot_be_held_and_what_is_held_is_not_gone)
