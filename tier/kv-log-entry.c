@@ -19,7 +19,7 @@ void mc_kv_entry_drop_locked(struct mc_kv_log *log, uint32_t slot)
 	if (e->segment == MC_KV_SPLIT) {
 		struct mc_kv_loc loc = mc_kv_entry_loc(e);
 
-		mc_kv_table_unlink(&log->table, &log->split_head, slot);
+		mc_kv_table_unlink_head(&log->table, slot);
 		mc_kv_split_gone_locked(log, e->version, &loc, e->size);
 	} else if (e->segment != 0) {
 		struct mc_kv_segment *seg = mc_kv_segment_get(log, e->segment);
@@ -43,7 +43,7 @@ static void link_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->l
 	}
 	log->stats.parts += e->kind == MC_KV_PART;
 	if (e->segment == MC_KV_SPLIT) {
-		mc_kv_table_link(&log->table, &log->split_head, slot);
+		mc_kv_table_link_head(&log->table, slot);
 		return;
 	}
 	seg = mc_kv_segment_get(log, e->segment);

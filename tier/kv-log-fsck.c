@@ -291,9 +291,7 @@ static int check(struct check *c, struct mc_err *err)
 	if (r != 0)
 		return r;
 	scan.ahead = c->ahead;
-	for (uint32_t at = c->log->split_head; at != 0;
-		at = mc_kv_table_get(&c->log->table, at)->seg_next)
-		c->f->res.objects++;
+	c->f->res.objects += c->log->table.n_heads;
 	c->f->bytes_total += c->log->stats.live;
 	r = check_segments(c, &scan);
 	if (r == 0)

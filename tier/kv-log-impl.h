@@ -208,7 +208,7 @@ struct mc_kv_log {
 	uint32_t n_segs, cap_segs;   /* ids given out, 0 among them */
 	uint32_t n_files;            /* segments that have space */
 	bool disk_full;              /* the last new segment failed */
-	uint32_t split_seq, split_head;
+	uint32_t split_seq;
 	struct mc_kv_gone *gone; /* owned: objects in parts without an entry */
 	size_t n_gone, cap_gone;
 	struct mc_kv_gone *held; /* owned: those that somebody reads though their entry may go */

@@ -22,8 +22,8 @@
 #define SAMPLE_STEP 32u            /* of the list, from one to the next */
 
 struct victim {
-	struct mc_kv_segment *seg;
-	struct mc_kv_op **ops; /* owned, each owned until queued: copies of the live entries */
+	struct mc_kv_segment *seg; /* NULL: the objects in parts */
+	struct mc_kv_op **ops;     /* owned, each owned until queued: copies of the live entries */
 	size_t n;
 	uint64_t evict; /* bytes of those not to be kept */
 };
@@ -68,27 +68,33 @@ static int by_place(const void *a, const void *b)
 	return (*x)->from.off < (*y)->from.off ? -1 : (*x)->from.off > (*y)->from.off;
 }
 
-/* What lives in the segment now. */
+static uint32_t next_live_locked(const struct mc_kv_log *log, const struct victim *v, uint32_t at)
+	MC_REQUIRES(log->lock)
+{
+	if (v->seg == NULL)
+		return mc_kv_table_next_head(&log->table, at);
+	return at == 0 ? v->seg->head : mc_kv_table_get(&log->table, at)->seg_next;
+}
+
+/* What lives there now. */
 static int list_live(struct mc_kv_log *log, struct victim *v)
 {
 	size_t cap = 0;
 	int r = 0;
 
 	mc_mutex_lock(&log->lock);
-	for (uint32_t at = v->seg->head; at != 0; at = mc_kv_table_get(&log->table, at)->seg_next)
+	for (uint32_t at = next_live_locked(log, v, 0); at != 0; at = next_live_locked(log, v, at))
 		cap++;
 	v->ops = calloc(cap + 1, sizeof(*v->ops));
 	if (v->ops == NULL)
 		r = -ENOMEM;
-	for (uint32_t at = v->seg->head; at != 0 && r == 0;) {
-		const struct mc_kv_entry *e = mc_kv_table_get(&log->table, at);
-
-		v->ops[v->n] = copy_of(e, at, v->seg);
+	for (uint32_t at = next_live_locked(log, v, 0); at != 0 && r == 0;
+		at = next_live_locked(log, v, at)) {
+		v->ops[v->n] = copy_of(mc_kv_table_get(&log->table, at), at, v->seg);
 		if (v->ops[v->n] == NULL)
 			r = -ENOMEM;
 		else
 			v->n++;
-		at = e->seg_next;
 	}
 	mc_mutex_unlock(&log->lock);
 	if (r == 0)
@@ -365,15 +371,9 @@ static void rank(struct mc_kv_log *log, struct candidate *c, size_t n)
 static int evict_split(struct mc_kv_log *log)
 {
 	struct victim v = {0};
-	struct mc_kv_segment heads = {.place = {.fd = -1}};
 	bool any = false;
-	int r;
+	int r = list_live(log, &v);
 
-	mc_mutex_lock(&log->lock);
-	heads.head = log->split_head;
-	mc_mutex_unlock(&log->lock);
-	v.seg = &heads;
-	r = list_live(log, &v);
 	if (r == 0)
 		ask_owner(log, &v);
 	for (size_t i = 0; i < v.n && r == 0 && !any; i++) {

@@ -163,7 +163,7 @@ static void forget_all(struct mc_kv_log *log)
 	mc_kv_table_clear(&log->table);
 	mc_kv_segments_leave(log);
 	log->n_files = 0;
-	log->split_seq = log->split_head = 0;
+	log->split_seq = 0;
 	log->n_gone = 0;
 	log->stats.live = log->stats.objects = log->stats.parts = log->stats.bad = 0;
 	mc_mutex_unlock(&log->lock);

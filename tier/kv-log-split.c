@@ -212,16 +212,8 @@ void mc_kv_splits_remove(struct mc_kv_log *log)
 uint32_t mc_kv_split_find_locked(
 	const struct mc_kv_log *log, const uint8_t version[16], const char *part_key)
 {
-	uint32_t number = (uint32_t)strtoul(part_key + 33, NULL, 10);
-
-	for (uint32_t at = log->split_head; at != 0;) {
-		const struct mc_kv_entry *e = mc_kv_table_get(&log->table, at);
-
-		if (e->generation == number && memcmp(e->version, version, 16) == 0)
-			return at;
-		at = e->seg_next;
-	}
-	return 0;
+	return mc_kv_table_find_head(
+		&log->table, version, (uint32_t)strtoul(part_key + 33, NULL, 10));
 }
 
 /* ---- recovery; the table is not locked: nobody else knows it yet */
@@ -248,13 +240,11 @@ static int list_heads(const struct mc_kv_log *log, struct known **ret, size_t *r
 	struct known *known;
 	size_t n = 0;
 
-	for (uint32_t at = log->split_head; at != 0; at = mc_kv_table_get(t, at)->seg_next)
-		n++;
-	known = calloc(n + 1, sizeof(*known));
+	known = calloc(t->n_heads + UINT32_C(1), sizeof(*known));
 	if (known == NULL)
 		return -ENOMEM;
-	n = 0;
-	for (uint32_t at = log->split_head; at != 0; at = mc_kv_table_get(t, at)->seg_next) {
+	for (uint32_t at = mc_kv_table_next_head(t, 0); at != 0;
+		at = mc_kv_table_next_head(t, at)) {
 		const struct mc_kv_entry *e = mc_kv_table_get(t, at);
 		struct known *k = &known[n++];
 

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define FIRST_BUCKETS 1024
+#define FIRST_HEADS 64
 
 /* Two CRC32C of different starts, mixed: the low bits choose the bucket. */
 uint64_t mc_kv_key_hash(const char *key)
@@ -45,9 +46,14 @@ static bool is_free(const struct mc_kv_entry *e)
 
 int mc_kv_table_init(struct mc_kv_table *t)
 {
-	*t = (struct mc_kv_table){.n_slots = 1, .n_buckets = FIRST_BUCKETS};
+	*t = (struct mc_kv_table){
+		.n_slots = 1, .n_buckets = FIRST_BUCKETS, .n_head_buckets = FIRST_HEADS};
 	t->buckets = calloc(t->n_buckets, sizeof(*t->buckets));
-	return t->buckets == NULL ? -ENOMEM : 0;
+	t->heads = calloc(t->n_head_buckets, sizeof(*t->heads));
+	if (t->buckets != NULL && t->heads != NULL)
+		return 0;
+	mc_kv_table_done(t);
+	return -ENOMEM;
 }
 
 void mc_kv_table_clear(struct mc_kv_table *t)
@@ -55,8 +61,11 @@ void mc_kv_table_clear(struct mc_kv_table *t)
 	for (uint32_t i = 1; i < t->n_slots; i++)
 		if (!is_free(t->slots[i]))
 			free(t->slots[i]);
-	memset(t->buckets, 0, t->n_buckets * sizeof(*t->buckets));
-	t->n = t->free_slot = 0;
+	if (t->buckets != NULL)
+		memset(t->buckets, 0, t->n_buckets * sizeof(*t->buckets));
+	if (t->heads != NULL)
+		memset(t->heads, 0, t->n_head_buckets * sizeof(*t->heads));
+	t->n = t->n_heads = t->free_slot = 0;
 	t->n_slots = 1;
 }
 
@@ -65,6 +74,7 @@ void mc_kv_table_done(struct mc_kv_table *t)
 	mc_kv_table_clear(t);
 	free(t->slots);
 	free(t->buckets);
+	free(t->heads);
 	*t = (struct mc_kv_table){0};
 }
 
@@ -253,4 +263,79 @@ void mc_kv_table_unlink(struct mc_kv_table *t, uint32_t *head, uint32_t slot)
 		t->slots[e->seg_next]->seg_prev = e->seg_prev;
 	e->seg_prev = 0;
 	e->seg_next = 0;
+}
+
+/* ---- objects in parts */
+
+/* Versions are random. */
+static uint32_t *head_bucket(
+	const struct mc_kv_table *t, const uint8_t version[16], uint32_t number)
+{
+	uint32_t h;
+
+	memcpy(&h, version, sizeof(h));
+	return &t->heads[(h ^ number * 0x9e3779b9u) & (t->n_head_buckets - 1)];
+}
+
+static uint32_t *bucket_of_head(const struct mc_kv_table *t, uint32_t slot)
+{
+	return head_bucket(t, t->slots[slot]->version, t->slots[slot]->generation);
+}
+
+/* Failing to grow only makes chains longer. */
+static void grow_heads(struct mc_kv_table *t)
+{
+	uint32_t n = t->n_head_buckets, *old = t->heads, *grown;
+
+	if (t->n_heads < n || 2 * n == 0)
+		return;
+	grown = calloc(2 * (size_t)n, sizeof(*grown));
+	if (grown == NULL)
+		return;
+	t->heads = grown;
+	t->n_head_buckets = 2 * n;
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t slot = old[i], next; slot != 0; slot = next) {
+			next = t->slots[slot]->seg_next;
+			mc_kv_table_link(t, bucket_of_head(t, slot), slot);
+		}
+	free(old);
+}
+
+void mc_kv_table_link_head(struct mc_kv_table *t, uint32_t slot)
+{
+	grow_heads(t);
+	mc_kv_table_link(t, bucket_of_head(t, slot), slot);
+	t->n_heads++;
+}
+
+void mc_kv_table_unlink_head(struct mc_kv_table *t, uint32_t slot)
+{
+	mc_kv_table_unlink(t, bucket_of_head(t, slot), slot);
+	t->n_heads--;
+}
+
+uint32_t mc_kv_table_find_head(
+	const struct mc_kv_table *t, const uint8_t version[16], uint32_t number)
+{
+	uint32_t slot = *head_bucket(t, version, number);
+
+	while (slot != 0 &&
+		(t->slots[slot]->generation != number ||
+			memcmp(t->slots[slot]->version, version, 16) != 0))
+		slot = t->slots[slot]->seg_next;
+	return slot;
+}
+
+uint32_t mc_kv_table_next_head(const struct mc_kv_table *t, uint32_t slot)
+{
+	const uint32_t *at = t->heads;
+
+	if (slot != 0 && t->slots[slot]->seg_next != 0)
+		return t->slots[slot]->seg_next;
+	if (slot != 0)
+		at = bucket_of_head(t, slot) + 1;
+	while (at < t->heads + t->n_head_buckets && *at == 0)
+		at++;
+	return at < t->heads + t->n_head_buckets ? *at : 0;
 }

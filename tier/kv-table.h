@@ -1,7 +1,7 @@
 /*
  * The table of what the KV log holds: objects, their parts, directories and pins by key, what has
- * bytes also by the segment they lie in. About 90 bytes for an object, plus key and checksums.
- * Callers lock.
+ * bytes also by the segment they lie in, objects in parts by version and number. About 90 bytes for
+ * an object, plus key and checksums. Callers lock.
  *
  * A slot is the entry's number while it lives; slot 0 is none.
  */
@@ -32,11 +32,13 @@ struct mc_kv_entry {
 struct mc_kv_table {
 	struct mc_kv_entry **slots; /* owned, each owned */
 	uint32_t n_slots, cap_slots;
-	uint32_t free_slot; /* list of freed slots, kept as tagged numbers in slots */
-	uint32_t *buckets;  /* owned */
-	uint32_t n_buckets; /* a power of two */
-	uint32_t n;         /* entries */
-	uint64_t bytes;     /* of all of them, without slots and buckets */
+	uint32_t free_slot;               /* list of freed slots, kept as tagged numbers in slots */
+	uint32_t *buckets;                /* owned */
+	uint32_t n_buckets;               /* a power of two */
+	uint32_t n;                       /* entries */
+	uint64_t bytes;                   /* of all of them, without slots and buckets */
+	uint32_t *heads;                  /* owned: buckets of the objects in parts */
+	uint32_t n_head_buckets, n_heads; /* a power of two */
 };
 
 int mc_kv_table_init(struct mc_kv_table *t);
@@ -59,6 +61,15 @@ void mc_kv_table_link(struct mc_kv_table *t, uint32_t *head, uint32_t slot);
 void mc_kv_table_unlink(struct mc_kv_table *t, uint32_t *head, uint32_t slot);
 
 uint64_t mc_kv_key_hash(const char *key);
+/* The same for objects in parts, which are in no segment. */
+void mc_kv_table_link_head(struct mc_kv_table *t, uint32_t slot);
+void mc_kv_table_unlink_head(struct mc_kv_table *t, uint32_t slot);
+/* 0: there is none. */
+uint32_t mc_kv_table_find_head(
+	const struct mc_kv_table *t, const uint8_t version[16], uint32_t number);
+/* The one after slot, in no order that means anything; 0: the first one, or none is left. */
+uint32_t mc_kv_table_next_head(const struct mc_kv_table *t, uint32_t slot);
+
 
 static inline const char *mc_kv_entry_key(const struct mc_kv_entry *e)
 {
