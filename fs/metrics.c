@@ -156,6 +156,8 @@ static const struct row rows[] = {
 	{"kv_nvme_flushes", COUNTER, WITH_KV_NVME, AT(kv.nvme_syncs), NULL, "Syncs of the KV log."},
 	{"kv_reclaimed_segments", COUNTER, WITH_KV_NVME, AT(kv.reclaimed_segments), NULL,
 		"Segments of the KV log that were made free again."},
+	{"kv_nvme_unreadable_objects", GAUGE, WITH_KV_NVME, AT(kv.nvme_unreadable), NULL,
+		"KV objects on NVMe in files that could not be opened at the start."},
 	{"kv_recovering", GAUGE, WITH_KV, AT(kv_recovering), NULL,
 		"1 while the index of a start is incomplete."},
 	{"kv_recovered_percent", GAUGE, WITH_KV, AT(kv.recovered_percent), NULL,

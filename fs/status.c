@@ -236,6 +236,7 @@ static json_t *kv(const struct mc_figures *f)
 		{"dirty_bytes", number(k->dirty_bytes)}, {"dirty_bound", number(k->dirty_bound)},
 		{"flushed_bytes", number(k->flushed_bytes)},
 		{"evicted_objects", number(k->evicted_objects)},
+		{"nvme_unreadable_objects", number(k->nvme_unreadable)},
 		{"index_bytes", number(k->index_bytes)});
 }
 

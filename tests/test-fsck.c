@@ -137,6 +137,29 @@ START_TEST(of_damaged_objects_those_without_a_copy_are_named_as_lost)
 }
 END_TEST
 
+/* A check has no later start to wait for, as a daemon does. */
+START_TEST(objects_of_a_segment_that_cannot_be_opened_are_named_and_given_up_by_a_repair)
+{
+	char *dir = tier_dir_make(fsck_parent()), path[4200];
+	struct mc_fsck_result res;
+	struct fsck_left left;
+
+	fsck_world(dir, false);
+	snprintf(path, sizeof(path), "%s/segments/00000001", dir);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	res = fsck_run(dir, false, &told);
+	ck_assert_uint_ge(res.bad_objects, 1);
+	ck_assert_ptr_nonnull(strstr(told.all, "its segment cannot be opened"));
+	ck_assert_uint_eq(fsck_run(dir, true, &told).bad_objects, res.bad_objects);
+	ck_assert_msg(fsck_run(dir, false, &told).damaged == 0, "%s", told.all);
+	left = fsck_left(dir);
+	ck_assert_uint_eq(left.objects, FSCK_OBJECTS - res.bad_objects);
+	ck_assert_uint_eq(left.all_blocks, FSCK_BLOCKS);
+	tier_dir_remove(dir);
+}
+END_TEST
+
 static void swap(const char *dir, const char *a, const char *b)
 {
 	char from[4096], to[4096];
@@ -318,6 +341,7 @@ END_TEST
 SUITE_MAIN("fsck", a_whole_directory_is_clean_and_nothing_of_it_changes,
 	damaged_framing_is_written_again_and_the_object_stays,
 	of_damaged_objects_those_without_a_copy_are_named_as_lost,
+	objects_of_a_segment_that_cannot_be_opened_are_named_and_given_up_by_a_repair,
 	segments_and_images_that_changed_places_are_found,
 	what_nobody_owns_is_named_and_removed_and_is_no_damage, what_cannot_be_read_is_damaged,
 	a_block_tier_is_checked_and_repaired_likewise,

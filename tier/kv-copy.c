@@ -233,7 +233,7 @@ void kv_replicas_tick(struct mc_kv *kv)
 
 static bool may_leave_nvme_locked(struct mc_kv *kv, const struct kv_object *o) MC_REQUIRES(kv->lock)
 {
-	return o->loc.segment != 0 && o->state == MC_KV_CLEAN &&
+	return o->loc.segment != 0 && !o->lost && o->state == MC_KV_CLEAN &&
 		(o->flags & (KV_PINNED | KV_BUSY)) == 0 && (o->res == NULL || o->res->ready) &&
 		!kv_gate_closed_locked(kv, o);
 }

@@ -343,7 +343,7 @@ static bool safe_locked(struct mc_kv *kv, struct kv_object *obj, bool remote) MC
 		return true;
 	if (obj->remotes == 0)
 		return false;
-	if ((obj->flags & KV_SHADOWS) == 0)
+	if ((obj->flags & KV_SHADOWS) == 0 || obj->lost) /* of itself */
 		return true;
 	if (!kv_gate_closed_locked(kv, obj) && (obj->flags & KV_BUSY) == 0)
 		kv_dirty_again_locked(kv, obj);

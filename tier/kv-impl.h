@@ -207,6 +207,7 @@ struct mc_kv {
 	uint64_t cold_bytes MC_GUARDED_BY(lock); /* on NVMe, seen cold and not reclaimed yet */
 	bool stalled MC_GUARDED_BY(lock);        /* so they do while NVMe does not answer */
 	bool slow MC_GUARDED_BY(lock);           /* and while it is slow and the remote is well */
+	bool unreadable MC_GUARDED_BY(lock);     /* it has objects that it could not open */
 	uint64_t sweep MC_GUARDED_BY(lock); /* bucket where the search for cold objects goes on */
 	uint64_t held_bytes MC_GUARDED_BY(lock);
 	struct kv_trouble trouble[KV_TIERS] MC_GUARDED_BY(lock);

@@ -122,6 +122,19 @@ static bool hold_segment(struct mc_kv_log_check *c, struct mc_kv_segment **ret)
 	return ok;
 }
 
+static bool is_aside(struct mc_kv_log_check *c)
+{
+	struct mc_kv_log *log = c->log;
+	const struct mc_kv_segment *seg;
+	bool aside;
+
+	mc_mutex_lock(&log->lock);
+	seg = mc_kv_segment_get(log, c->at.segment);
+	aside = seg != NULL && seg->aside != 0;
+	mc_mutex_unlock(&log->lock);
+	return aside;
+}
+
 static void release_segment(struct mc_kv_log_check *c, struct mc_kv_segment *seg)
 {
 	struct mc_kv_log *log = c->log;
@@ -234,6 +247,7 @@ static int check_records(struct mc_kv_log_check *c, struct mc_kv_log_checked *su
 	while (end < c->n && c->places[end].end - start <= PIECE)
 		last = c->places[end++].end;
 	if (last - start > BUFFER || !hold_segment(c, &seg)) {
+		sum->failed += is_aside(c) ? c->n - c->i : 0;
 		c->at.off = c->places[c->n - 1].off + 1;
 		c->i = c->n;
 		return 0;

@@ -289,11 +289,14 @@ static bool wait_to_read(struct mc_kv_log *log, int res, uint64_t *pause_ns)
 static int recover(struct mc_kv_log *log)
 {
 	uint64_t pause_ns = min(PAUSE_NS, log->health.probe_ns);
+	uint64_t until = mc_now_ns() + log->patience_ns;
 	struct mc_err err = {0};
 	int r = mc_kv_recover(log, &err);
 
-	while (r != 0 && r != -EPROTONOSUPPORT && r != -ESTALE && wait_to_read(log, r, &pause_ns))
+	while (r != 0 && r != -EPROTONOSUPPORT && r != -ESTALE && wait_to_read(log, r, &pause_ns)) {
+		log->impatient = mc_now_ns() >= until && mc_kv_store_probe(log->store) == 0;
 		r = mc_kv_recover(log, &err);
+	}
 	return r;
 }
 

@@ -16,6 +16,7 @@ void mc_kv_entry_drop_locked(struct mc_kv_log *log, uint32_t slot)
 		log->stats.objects--;
 	}
 	log->stats.parts -= e->kind == MC_KV_PART;
+	log->stats.unreadable -= e->unreadable;
 	if (e->segment == MC_KV_SPLIT) {
 		struct mc_kv_loc loc = mc_kv_entry_loc(e);
 

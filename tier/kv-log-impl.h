@@ -39,6 +39,8 @@
  *   MOVING   the packer queued copies of its live records
  *   FREEING  nobody needs it; the record of its next generation is on the way
  * failed: a write or sync of it failed; it is never written again and ends as a removed file.
+ * aside: it is SEALED and nowhere while this life lasts: nothing of it is read, moved or freed, and
+ * the table keeps its records for a life that can open it.
  */
 #pragma once
 
@@ -78,6 +80,7 @@ struct mc_kv_segment {
 	enum mc_kv_seg_state state;
 	bool failed;              /* atomic */
 	bool made;                /* its name was not synced by this life */
+	int aside;                /* it is there and cannot be opened, why; 0 = it can */
 	struct mc_kv_place place; /* fd -1 = none */
 	uint32_t head;            /* entries in it */
 	uint64_t live;            /* bytes of them */
@@ -199,6 +202,8 @@ struct mc_kv_log {
 	bool recovering, stopping, packer_done;
 	bool closing;               /* recovery that fails is not tried again */
 	int unread;                 /* why recovery failed last, while it is tried again */
+	uint64_t patience_ns;       /* from which on segments that cannot be opened are set aside */
+	bool impatient;             /* recovery has failed for so long, and the disk works */
 	bool replayed;              /* the table and the figures are complete */
 	int dead;                   /* recovery failed with this */
 	struct mc_share read, told; /* of recovery: bytes of the journal, slots of the table */

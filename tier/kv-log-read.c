@@ -171,6 +171,8 @@ static int find_segment(struct job *j)
 		j->fd = seg->place.fd;
 		j->base = seg->place.at;
 		r = 0;
+	} else if (seg != NULL && seg->aside != 0) {
+		r = -EIO;
 	}
 	mc_mutex_unlock(&log->lock);
 	return r;

@@ -309,7 +309,7 @@ static int64_t list_candidates(struct mc_kv_log *log, struct candidate **ret)
 		struct mc_kv_segment *seg = log->segs[id];
 
 		if (seg == NULL || seg->state != MC_KV_SEG_SEALED || seg->head == 0 ||
-			seg->writers != 0)
+			seg->writers != 0 || seg->aside != 0)
 			continue;
 		c[n].seg = seg;
 		c[n].dead = seg->filled > seg->live ? seg->filled - seg->live : 0;

@@ -5,13 +5,17 @@
  * generations of free segments durable before anything is written to them.
  *
  * What is there and cannot be read now may be readable later: nothing is said of it then, and
- * recovery begins anew (kv-log-commit.c).
+ * recovery begins anew (kv-log-commit.c). Segments that cannot be opened though the disk works are
+ * set aside in the end.
  *
  * The table is not locked here: nobody else changes it, or looks at it, until recovering is false.
  */
 #include "tier/kv-log-impl.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 void mc_kv_bad_drop(struct mc_kv_log *log, uint32_t slot, const char *why) MC_NO_TSA
@@ -33,26 +37,83 @@ void mc_kv_bad_drop(struct mc_kv_log *log, uint32_t slot, const char *why) MC_NO
 
 /* ---- segments */
 
-static int look_at_segment(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole)
+/* Limits of ours pass; what has no records is not waited for. */
+static bool may_set_aside(const struct mc_kv_log *log, const struct mc_kv_segment *seg, int error)
+{
+	if (error == -EMFILE || error == -ENFILE || error == -ENOMEM)
+		return false;
+	return log->watch != NULL || log->impatient || seg->head == 0;
+}
+
+static int look_at_segment(void *ctx, const struct mc_kv_found *f)
 {
 	struct mc_kv_log *log = ctx;
-	struct mc_kv_segment *seg = mc_kv_segment_get(log, id);
+	struct mc_kv_segment *seg = mc_kv_segment_get(log, f->id);
 
 	if (seg == NULL)
 		return 0;
-	seg->place = *p;
-	seg->made = true;     /* an earlier life may have ended before it synced the name */
-	seg->failed = !whole; /* made with another size: never written again */
+	if (f->error != 0 && !may_set_aside(log, seg, f->error))
+		return f->error;
+	seg->aside = f->error;
+	seg->place = f->place;
+	seg->made = true; /* an earlier life may have ended before it synced the name */
+	seg->failed = f->error == 0 && !f->whole; /* of another size: never written again */
 	log->n_files++;
 	return 1;
 }
 
+/* A check has no later life to wait for. */
 static void forget_lost(struct mc_kv_log *log) MC_NO_TSA
 {
-	for (uint32_t id = 1; id < log->n_segs; id++)
-		while (log->segs[id] != NULL && log->segs[id]->place.fd < 0 &&
-			log->segs[id]->head != 0)
-			mc_kv_bad_drop(log, log->segs[id]->head, "its segment is missing");
+	for (uint32_t id = 1; id < log->n_segs; id++) {
+		struct mc_kv_segment *seg = log->segs[id];
+
+		if (seg == NULL || seg->place.fd >= 0 || (seg->aside != 0 && log->watch == NULL))
+			continue;
+		while (seg->head != 0)
+			mc_kv_bad_drop(log, seg->head,
+				seg->aside != 0 ? "its segment cannot be opened"
+						: "its segment is missing");
+	}
+}
+
+/* What lies in a segment that is aside, in *ret. */
+static void mark_unreadable(struct mc_kv_log *log, const struct mc_kv_segment *seg,
+	struct mc_kv_log_aside *ret) MC_NO_TSA
+{
+	struct mc_kv_table *t = &log->table;
+
+	for (uint32_t at = seg->head; at != 0; at = mc_kv_table_get(t, at)->seg_next) {
+		struct mc_kv_entry *e = mc_kv_table_get(t, at);
+
+		if (e->kind == MC_KV_PART)
+			e = mc_kv_table_get(
+				t, mc_kv_split_find_locked(log, e->version, mc_kv_entry_key(e)));
+		if (e->unreadable)
+			continue; /* another part of it was seen */
+		e->unreadable = true;
+		log->stats.unreadable++;
+		ret->objects++;
+		ret->copied += e->copies > 0;
+	}
+}
+
+static void tell_aside(struct mc_kv_log *log)
+{
+	for (uint32_t id = 1; id < log->n_segs; id++) {
+		const struct mc_kv_segment *seg = log->segs[id];
+		struct mc_kv_log_aside what = {0};
+		char file[PATH_MAX];
+
+		if (seg == NULL || seg->aside == 0 || seg->head == 0)
+			continue;
+		mark_unreadable(log, seg, &what);
+		snprintf(file, sizeof(file), "%s/segments/%08" PRIx32, log->store->name, id);
+		what.file = file;
+		what.error = seg->aside;
+		if (log->replay.aside != NULL)
+			log->replay.aside(log->replay.ctx, &what);
+	}
 }
 
 static void settle_segments(struct mc_kv_log *log) MC_NO_TSA
@@ -63,8 +124,8 @@ static void settle_segments(struct mc_kv_log *log) MC_NO_TSA
 		if (seg == NULL)
 			continue;
 		seg->filled = log->segment_bytes;
-		seg->state = seg->head != 0 ? MC_KV_SEG_SEALED : MC_KV_SEG_FREE;
-		if (seg->head != 0)
+		seg->state = seg->head != 0 || seg->aside != 0 ? MC_KV_SEG_SEALED : MC_KV_SEG_FREE;
+		if (seg->state == MC_KV_SEG_SEALED)
 			continue;
 		seg->generation++;
 		if (log->watch != NULL)
@@ -92,6 +153,8 @@ static void tell_entry(const struct mc_kv_log_replay *to, const struct mc_kv_ent
 		to->put(to->ctx, &m, &loc);
 	if (e->copies > 0 && to->remote != NULL)
 		to->remote(to->ctx, m.key, e->version, e->copies);
+	if (e->unreadable && to->unreadable != NULL)
+		to->unreadable(to->ctx, m.key, e->version);
 }
 
 /* Nobody changes the table before this is over. Directories first: objects lie in them. */
@@ -166,6 +229,7 @@ static void forget_all(struct mc_kv_log *log)
 	log->split_seq = 0;
 	log->n_gone = 0;
 	log->stats.live = log->stats.objects = log->stats.parts = log->stats.bad = 0;
+	log->stats.unreadable = 0;
 	mc_mutex_unlock(&log->lock);
 	mc_journal_close(journal);
 }
@@ -176,9 +240,11 @@ int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err)
 
 	if (r == 0)
 		r = mc_kv_settle(log);
-	if (r == 0)
-		tell_all(log);
-	else
+	if (r != 0) {
 		forget_all(log);
-	return r;
+		return r;
+	}
+	tell_aside(log);
+	tell_all(log);
+	return 0;
 }

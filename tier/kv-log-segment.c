@@ -134,7 +134,7 @@ int mc_kv_segment_take(struct mc_kv_log *log, bool spare, struct mc_kv_segment *
 bool mc_kv_segment_empty_locked(const struct mc_kv_segment *seg)
 {
 	return (seg->state == MC_KV_SEG_SEALED || seg->state == MC_KV_SEG_MOVING) &&
-		seg->head == 0 && seg->writers == 0 && seg->readers == 0;
+		seg->aside == 0 && seg->head == 0 && seg->writers == 0 && seg->readers == 0;
 }
 
 void mc_kv_segments_leave(struct mc_kv_log *log)

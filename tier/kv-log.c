@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define COMMIT_MS 500
+#define PATIENCE_MS 10000
 #define JOURNAL_BYTES (UINT64_C(32) << 20)
 #define JOURNAL_LEAST (UINT64_C(1) << 20)
 
@@ -132,6 +133,8 @@ struct mc_kv_log *mc_kv_log_new(const struct mc_kv_log_opts *opts)
 	log->io = opts->io != NULL ? opts->io : mc_io_real();
 	log->capacity = opts->capacity;
 	log->commit_ms = opts->commit_ms != 0 ? opts->commit_ms : COMMIT_MS;
+	log->patience_ns =
+		UINT64_C(1000000) * (opts->patience_ms != 0 ? opts->patience_ms : PATIENCE_MS);
 	mc_disk_health_init(&log->health, opts->probe_ms, opts->slow_ms);
 	log->recovering = true;
 	log->closed_last = &log->closed;

@@ -55,6 +55,16 @@ struct mc_kv_log_opts {
 				   4,000 */
 	uint64_t journal_bytes; /* least length of the journal's log before a snapshot; 0 = 32 MiB
 				 */
+	unsigned patience_ms;   /* a segment that cannot be opened for so long at the start, though
+				   the disk works, is set aside; 0 = 10,000 */
+};
+
+/* A segment that was set aside: it stays as it is, and a later life that can open it has it again.
+ */
+struct mc_kv_log_aside {
+	const char *file;         /* borrowed */
+	int error;                /* why it cannot be opened */
+	uint64_t objects, copied; /* all of them; those of which a remote has a copy */
 };
 
 /*
@@ -65,7 +75,8 @@ struct mc_kv_log_opts {
  * res) once, last; res < 0: nothing can be kept here (another format, another store; or what is
  * here could not be read until the log was closed), every put will fail. unread(ctx, res), before
  * that and as often as it happens: what is here could not be read, it is tried again; meanwhile
- * [blocks] calls answer -EIO.
+ * [blocks] calls answer -EIO. unreadable, after put and remote: of an object that lies, perhaps in
+ * part, in a segment that was set aside: it is here like others, but reads of it are -EIO.
  */
 struct mc_kv_log_replay {
 	void (*put)(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_loc *loc);
@@ -74,6 +85,8 @@ struct mc_kv_log_replay {
 	void (*dir)(void *ctx, const char *key, bool made);
 	void (*pin)(void *ctx, const char *key, bool pinned);
 	void (*remote)(void *ctx, const char *key, const uint8_t version[16], unsigned copies);
+	void (*unreadable)(void *ctx, const char *key, const uint8_t version[16]);
+	void (*aside)(void *ctx, const struct mc_kv_log_aside *what);
 	void (*unread)(void *ctx, int res);
 	void (*done)(void *ctx, int res);
 	void *ctx;
@@ -179,6 +192,7 @@ struct mc_kv_log_stats {
 	uint64_t bad;                  /* records that did not verify */
 	uint64_t objects;              /* held here */
 	uint64_t parts;                /* of large ones, also of those gone that somebody reads */
+	uint64_t unreadable;           /* of the objects: in segments that were set aside */
 	uint64_t index_bytes;          /* memory, estimated */
 	uint64_t errors;               /* failed I/Os */
 	bool bypassed;                 /* error budget spent: puts fail until a probe succeeds */

@@ -62,6 +62,8 @@ struct kv_object {
 				 ended before it noted it, or a put there failed half way */
 	uint8_t was_nvme : 1; /* it lies on NVMe or did once */
 	uint8_t kept : 1;     /* dirty, only to be read from NVMe once more: see kv_keep_locked */
+	uint8_t lost : 1;     /* the log has its record and cannot read it; loc is nowhere where the
+				 remote has a copy */
 	uint8_t flags;
 	uint8_t remotes; /* copies */
 	uint8_t warm;    /* KV_NEW when put, KV_WARM when used, one less each round of the sweep */
@@ -139,6 +141,7 @@ static inline void kv_loc_set(struct kv_object *obj, const struct mc_kv_loc *loc
 {
 	assert(loc->off <= UINT32_MAX);
 	obj->was_nvme = 1;
+	obj->lost = 0;
 	obj->loc = (struct kv_place){
 		.segment = loc->segment, .generation = loc->generation, .off = (uint32_t)loc->off};
 }

@@ -8,6 +8,9 @@
 
 #include "tier/block-cache.h"
 
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct kv_object *find_version(
@@ -143,9 +146,39 @@ static void on_remote(void *ctx, const char *key, const uint8_t version[16], uns
 	mc_mutex_unlock(&kv->lock);
 }
 
+/* The log keeps its record, for a daemon that can read it, and is told of changes. */
+static void on_unreadable(void *ctx, const char *key, const uint8_t version[16])
+{
+	struct mc_kv *kv = ctx;
+	struct kv_object *obj;
+
+	mc_mutex_lock(&kv->lock);
+	obj = find_version(kv->replay, key, version);
+	if (obj != NULL)
+		obj->lost = 1;
+	if (obj != NULL && obj->remotes > 0) {
+		obj->loc = (struct kv_place){0};
+		obj->flags |= KV_SHADOWS;
+	}
+	mc_mutex_unlock(&kv->lock);
+}
+
+static void on_aside(void *ctx, const struct mc_kv_log_aside *what)
+{
+	char text[PATH_MAX + 400];
+
+	snprintf(text, sizeof(text),
+		"tier=nvme file=\"%s\" cannot be opened (%s): of its %" PRIu64 " objects %" PRIu64
+		" are read from the remote, the others are EIO; mend the file and mount again, or "
+		"remove it to give them up",
+		what->file, strerror(-what->error), what->objects, what->copied);
+	kv_event(ctx, "kv-segment-unreadable", text);
+}
+
 /* ---- merging */
 
-/* The adopted object is what the log has: it is clean, and has one struct. */
+/* The adopted object is what the log has: it is clean, unless the log cannot read it, and has one
+ * struct. */
 static void unite_locked(struct mc_kv *kv, struct kv_object *adopted, struct kv_object *cold)
 	MC_REQUIRES(kv->lock)
 {
@@ -164,6 +197,12 @@ static void unite_locked(struct mc_kv *kv, struct kv_object *adopted, struct kv_
 	adopted->next = cold;
 	cold->refs++;
 	kv_object_drop_locked(kv, adopted);
+	if (!cold->lost)
+		return;
+	cold->lost = 0;
+	cold->loc = (struct kv_place){0};
+	cold->flags |= KV_SHADOWS;
+	kv_dirty_again_locked(kv, cold);
 }
 
 /* Versions that were adopted, and that the log does not have under their key: open addressing. */
@@ -324,6 +363,8 @@ void kv_replay_ops(struct mc_kv *kv, struct mc_kv_log_replay *ret)
 		.dir = on_dir,
 		.pin = on_pin,
 		.remote = on_remote,
+		.unreadable = on_unreadable,
+		.aside = on_aside,
 		.unread = on_unread,
 		.done = on_done,
 		.ctx = kv,

@@ -224,11 +224,11 @@ static int rename_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(kv->loc
 	kv_settle_locked(kv, n->obj);
 	if (n->old != NULL)
 		kv_settle_locked(kv, n->old);
-	if ((n->obj->flags & KV_SHADOWS) != 0)
-		return -EAGAIN;
 	/* On the remote alone, where its name is in it: to be copied, as between file systems. */
 	if (n->obj->res == NULL && n->obj->loc.segment == 0)
 		return -EXDEV;
+	if ((n->obj->flags & KV_SHADOWS) != 0)
+		return -EAGAIN;
 	mc_mutex_unlock(&kv->lock);
 	r = rename_prepare(n);
 	mc_mutex_lock(&kv->lock);

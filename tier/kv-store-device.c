@@ -77,16 +77,17 @@ static int sync_segment(struct mc_kv_store *s, const struct mc_kv_place *p, bool
 }
 
 /* Only numbers that the log knows have a meaning. */
-static int find(struct mc_kv_store *s,
-	int (*each)(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole), void *ctx)
+static int find(
+	struct mc_kv_store *s, int (*each)(void *ctx, const struct mc_kv_found *f), void *ctx)
 {
 	struct device *d = self(s);
 	int r = 0;
 
 	for (uint32_t id = 1; id <= d->super.n_segments && r >= 0; id++) {
-		struct mc_kv_place p = place_of(d, id);
+		const struct mc_kv_found found = {
+			.id = id, .place = place_of(d, id), .whole = true};
 
-		r = each(ctx, id, &p, true);
+		r = each(ctx, &found);
 	}
 	return r < 0 ? r : 0;
 }

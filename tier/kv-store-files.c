@@ -110,38 +110,47 @@ static void spare(struct files *f, const char *path)
 		f->s.spare(f->s.spare_ctx, path, (uint64_t)st.st_blocks * 512);
 }
 
-static int look_at(struct files *f, const char *name,
-	int (*each)(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole), void *ctx)
+/* Opens it, or says why that fails. */
+static void find_segment(struct files *f, const char *path, struct mc_kv_found *found)
 {
 	const struct mc_io *io = f->s.io;
-	cleanup_free char *path = NULL, *again = NULL;
-	struct mc_kv_place p = {.fd = -1};
-	uint32_t id = 0;
+	int fd = open_segment(f, path, 0);
 	struct stat st;
+
+	found->error = fd < 0 ? fd : io->fstat(io, fd, &st);
+	if (found->error == 0) {
+		found->place.fd = fd;
+		found->whole = (uint64_t)st.st_size == f->s.segment_bytes;
+	} else if (fd >= 0) {
+		io->close(io, fd);
+	}
+}
+
+static int look_at(struct files *f, const char *name,
+	int (*each)(void *ctx, const struct mc_kv_found *f), void *ctx)
+{
+	struct mc_kv_found found = {.place = {.fd = -1}};
+	cleanup_free char *path = NULL, *again = NULL;
 	int r;
 
 	if (asprintf(&path, "%s/%s", f->segments, name) < 0)
 		return -ENOMEM;
-	if (sscanf(name, "%8" SCNx32, &id) != 1 || path_of(f, id, &again) != 0 ||
+	if (sscanf(name, "%8" SCNx32, &found.id) != 1 || path_of(f, found.id, &again) != 0 ||
 		strcmp(path, again) != 0) {
 		spare(f, path);
 		return 0;
 	}
-	p.fd = open_segment(f, path, 0);
-	if (p.fd < 0)
-		return p.fd;
-	r = io->fstat(io, p.fd, &st);
-	if (r == 0)
-		r = each(ctx, id, &p, (uint64_t)st.st_size == f->s.segment_bytes);
-	if (r <= 0)
-		io->close(io, p.fd);
+	find_segment(f, path, &found);
+	r = each(ctx, &found);
+	if (r <= 0 && found.place.fd >= 0)
+		f->s.io->close(f->s.io, found.place.fd);
 	if (r == 0)
 		spare(f, path);
 	return r < 0 ? r : 0;
 }
 
-static int find(struct mc_kv_store *s,
-	int (*each)(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole), void *ctx)
+static int find(
+	struct mc_kv_store *s, int (*each)(void *ctx, const struct mc_kv_found *f), void *ctx)
 {
 	DIR *d = opendir(self(s)->segments);
 	struct dirent *e;

@@ -60,8 +60,8 @@ void mc_kv_store_discard(struct mc_kv_store *s, const struct mc_kv_place *p)
 	s->ops->discard(s, p);
 }
 
-int mc_kv_store_find(struct mc_kv_store *s,
-	int (*each)(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole), void *ctx)
+int mc_kv_store_find(
+	struct mc_kv_store *s, int (*each)(void *ctx, const struct mc_kv_found *f), void *ctx)
 {
 	return s->ops->find(s, each, ctx);
 }

@@ -24,14 +24,21 @@ struct mc_kv_place {
 	uint64_t at; /* bytes */
 };
 
+/* A segment that may be there. */
+struct mc_kv_found {
+	uint32_t id;
+	int error; /* it is there and cannot be opened: nowhere */
+	struct mc_kv_place place;
+	bool whole; /* it has segment_bytes */
+};
+
 struct mc_kv_store_ops {
 	int (*make)(struct mc_kv_store *s, uint32_t id, struct mc_kv_place *ret);
 	int (*remove)(struct mc_kv_store *s, uint32_t id, const struct mc_kv_place *p);
 	void (*leave)(struct mc_kv_store *s, const struct mc_kv_place *p);
 	int (*sync)(struct mc_kv_store *s, const struct mc_kv_place *p, bool made);
 	void (*discard)(struct mc_kv_store *s, const struct mc_kv_place *p);
-	int (*find)(struct mc_kv_store *s,
-		int (*each)(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole),
+	int (*find)(struct mc_kv_store *s, int (*each)(void *ctx, const struct mc_kv_found *f),
 		void *ctx);
 	int (*probe)(struct mc_kv_store *s);
 	void (*close)(struct mc_kv_store *s);
@@ -91,9 +98,9 @@ int mc_kv_store_sync(struct mc_kv_store *s, const struct mc_kv_place *p, bool ma
 /* Its content is of no use any more. */
 void mc_kv_store_discard(struct mc_kv_store *s, const struct mc_kv_place *p);
 /* Once, at the start, before any make: the segments that may be there. each answers 1 keep it, 0
- * nothing is known of it, or an error, which ends the walk. whole: it has segment_bytes. */
-int mc_kv_store_find(struct mc_kv_store *s,
-	int (*each)(void *ctx, uint32_t id, const struct mc_kv_place *p, bool whole), void *ctx);
+ * nothing is known of it, or an error, which ends the walk. */
+int mc_kv_store_find(
+	struct mc_kv_store *s, int (*each)(void *ctx, const struct mc_kv_found *f), void *ctx);
 /* Fills io, uuid and place of the journal. */
 void mc_kv_store_journal(const struct mc_kv_store *s, struct mc_journal_opts *ret);
 /* mc_disk_probe of the device. */

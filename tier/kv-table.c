@@ -229,6 +229,7 @@ int mc_kv_table_rekey(struct mc_kv_table *t, uint32_t slot, const char *key)
 	if (e == NULL)
 		return -ENOMEM;
 	e->copies = old->copies;
+	e->unreadable = old->unreadable;
 	e->seg_prev = old->seg_prev;
 	e->seg_next = old->seg_next;
 	unchain(t, slot);

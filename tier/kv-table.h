@@ -23,8 +23,9 @@ struct mc_kv_entry {
 	uint32_t mtime_ns;
 	uint32_t n_crc;
 	uint16_t key_len;
-	uint8_t kind;
-	uint8_t copies; /* on remotes */
+	uint8_t kind : 7;
+	uint8_t unreadable : 1; /* an object: it lies in a segment that was set aside */
+	uint8_t copies;         /* on remotes */
 	uint8_t version[16];
 	uint32_t crc[]; /* n_crc of them, then the key and a NUL */
 };
@@ -60,7 +61,6 @@ int mc_kv_table_rekey(struct mc_kv_table *t, uint32_t slot, const char *key);
 void mc_kv_table_link(struct mc_kv_table *t, uint32_t *head, uint32_t slot);
 void mc_kv_table_unlink(struct mc_kv_table *t, uint32_t *head, uint32_t slot);
 
-uint64_t mc_kv_key_hash(const char *key);
 /* The same for objects in parts, which are in no segment. */
 void mc_kv_table_link_head(struct mc_kv_table *t, uint32_t slot);
 void mc_kv_table_unlink_head(struct mc_kv_table *t, uint32_t slot);
@@ -70,6 +70,7 @@ uint32_t mc_kv_table_find_head(
 /* The one after slot, in no order that means anything; 0: the first one, or none is left. */
 uint32_t mc_kv_table_next_head(const struct mc_kv_table *t, uint32_t slot);
 
+uint64_t mc_kv_key_hash(const char *key);
 
 static inline const char *mc_kv_entry_key(const struct mc_kv_entry *e)
 {

@@ -19,7 +19,9 @@ struct text {
 	const char *nvme, *remote;
 };
 
-#define KV_SLOW (-ETIME) /* of NVMe: nothing failed */
+/* Of NVMe, where nothing fails now. */
+#define KV_SLOW (-ETIME)
+#define KV_HOLES (-EBADSLT) /* some of it could not be read at the start */
 
 #define LIMITS                                                                                     \
 	{-EMFILE, "kv: no file descriptor left: raise the limit (LimitNOFILE, ulimit -n)",         \
@@ -51,6 +53,11 @@ static const struct text texts[] = {
 		"kv: NVMe cannot be read, so what is there is not known: look at the disk, it is "
 		"tried again; 'mooncakefs fsck' says what can be saved",
 		NULL},
+	{KV_HOLES,
+		"kv: files of NVMe cannot be opened, and objects in them that the remote does not "
+		"have are EIO: the log names them; mend them and mount again, or remove them to "
+		"give their objects up",
+		NULL},
 	{-EPROTONOSUPPORT,
 		"kv: the journal on NVMe could not be read, nothing can be kept there: look at the "
 		"log, "
@@ -75,19 +82,21 @@ const char *kv_trouble_text(enum kv_tier tier, int error)
 	return tier == KV_NVME ? t->nvme : t->remote;
 }
 
-/* What keeps data from leaving memory, or NULL. */
-static const char *below_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+/* Why a call below DRAM ended with r, or NULL. */
+static const char *below_locked(struct mc_kv *kv, int r) MC_REQUIRES(kv->lock)
 {
 	int nvme = kv->log != NULL ? kv->trouble[KV_NVME].error : 0;
 	int remote = kv->opts.remote != NULL ? kv->trouble[KV_REMOTE].error : 0;
 
+	if (nvme == KV_HOLES && (r != -EIO || remote != 0))
+		nvme = 0;
 	return nvme != 0 ? kv_trouble_text(KV_NVME, nvme) : kv_trouble_text(KV_REMOTE, remote);
 }
 
 static const char *why_locked(struct mc_kv *kv, int r) MC_REQUIRES(kv->lock)
 {
 	bool sinks = kv->log != NULL || kv->opts.remote != NULL;
-	const char *below = below_locked(kv);
+	const char *below = below_locked(kv, r);
 
 	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
 		return kv_trouble_text(KV_NVME, r);
@@ -119,11 +128,17 @@ const char *mc_kv_why(struct mc_kv *kv, int r)
 	return why;
 }
 
+/* What is said of NVMe while nothing fails. */
+static int level_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	return kv->slow ? KV_SLOW : kv->unreadable ? KV_HOLES : 0;
+}
+
 void kv_trouble_locked(struct mc_kv *kv, enum kv_tier tier, int res)
 {
 	struct kv_trouble *t = &kv->trouble[tier];
 
-	t->error = res == 0 && tier == KV_NVME && kv->slow ? KV_SLOW : res;
+	t->error = res == 0 && tier == KV_NVME ? level_locked(kv) : res;
 	if (res == 0)
 		return;
 	t->at_ns = mc_now_ns();
@@ -147,7 +162,7 @@ int kv_persist_error_locked(struct mc_kv *kv)
 	int nvme = kv->trouble[KV_NVME].error, remote = kv->trouble[KV_REMOTE].error;
 	int r;
 
-	if (nvme == KV_SLOW)
+	if (nvme == KV_SLOW || nvme == KV_HOLES)
 		nvme = 0;
 	r = kv->log == NULL ? remote : kv->opts.remote == NULL || remote != 0 ? nvme : 0;
 
@@ -168,20 +183,21 @@ static void find_stall_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 	mc_cond_signal(&kv->flush);
 }
 
-/* While it is slow nothing fails: the level is kept here. */
-static void find_slow_locked(struct mc_kv *kv, bool slow) MC_REQUIRES(kv->lock)
+/* The level is kept here: no flight that ends tells of it. */
+static void find_level_locked(struct mc_kv *kv, bool slow, bool unreadable) MC_REQUIRES(kv->lock)
 {
 	struct kv_trouble *t = &kv->trouble[KV_NVME];
+	int was = level_locked(kv), now;
 
 	if (kv->slow != slow)
 		mc_cond_signal(&kv->flush);
 	kv->slow = slow;
-	if (slow && t->error == 0)
-		t->error = KV_SLOW;
-	if (slow && t->error == KV_SLOW)
+	kv->unreadable = unreadable;
+	now = level_locked(kv);
+	if (t->error == 0 || t->error == was)
+		t->error = now;
+	if (now != 0 && t->error == now)
 		t->at_ns = mc_now_ns();
-	if (!slow && t->error == KV_SLOW)
-		t->error = 0;
 }
 
 static bool idle_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
@@ -217,7 +233,7 @@ void kv_trouble_tick(struct mc_kv *kv)
 	if (log.bypassed && kv->trouble[KV_NVME].error == 0)
 		kv_trouble_locked(kv, KV_NVME, -EIO);
 	find_stall_locked(kv);
-	find_slow_locked(kv, log.slow);
+	find_level_locked(kv, log.slow, log.unreadable > 0);
 	mc_mutex_unlock(&kv->lock);
 	for (unsigned i = 0; i < KV_TIERS; i++) {
 		const char *text;

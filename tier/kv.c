@@ -138,6 +138,7 @@ static int open_log(struct mc_kv *kv, struct mc_err *err)
 		.capacity = kv->opts.nvme_capacity,
 		.io = kv->opts.io,
 		.slow_ms = kv->opts.slow_ms,
+		.patience_ms = kv->opts.patience_ms,
 		.probe_ms = (unsigned)(KV_STALL * kv->retry_ns / 1000000)};
 	struct mc_kv_log_replay replay;
 	int r;
@@ -400,6 +401,7 @@ void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret)
 		.dram_capacity = kv->opts.dram_capacity,
 		.nvme_used = log.used,
 		.nvme_live = log.live,
+		.nvme_unreadable = log.unreadable,
 		.nvme_capacity = kv->log != NULL ? log.capacity : 0,
 		.flushed_bytes = atomic_load(&kv->flushed),
 		.nvme_written_bytes = log.written,

@@ -43,6 +43,8 @@ struct mc_kv_opts {
 	unsigned retry_ms;      /* a tier that failed is tried again after so long; 20 times that
 				   without an answer is a failure, too; 0 = 500 */
 	unsigned slow_ms;       /* an NVMe write or sync that takes longer is slow; 0 = 4,000 */
+	unsigned patience_ms;   /* a file on NVMe that cannot be opened for so long at the start is
+				   left   out; 0 = 10,000 */
 	const struct mc_io *io; /* for NVMe; NULL = the real one */
 	/* Files of puts that an earlier process had under way, for mc_kv_writer_adopt; borrowed. */
 	const uint64_t *puts;
@@ -207,6 +209,7 @@ struct mc_kv_stats {
 	uint64_t dirty_bytes, dirty_bound;
 	uint64_t dram_used, dram_capacity, nvme_used, nvme_capacity; /* bytes */
 	uint64_t nvme_live;                                          /* bytes of objects there */
+	uint64_t nvme_unreadable; /* objects there in files that could not be opened at the start */
 	uint64_t flushed_bytes, nvme_written_bytes, nvme_syncs;
 	uint64_t reclaimed_segments, evicted_objects;
 	uint64_t index_bytes; /* memory of the index, keys included */
