@@ -187,6 +187,44 @@ START_TEST(what_somebody_has_open_stays_in_dram)
 }
 END_TEST
 
+/* How a get ended: 1 = not yet. */
+static void got(void *ctx, int res, struct mc_kv_object *obj)
+{
+	if (res == 0)
+		mc_kv_object_put(obj);
+	atomic_store((atomic_int *)ctx, res);
+}
+
+START_TEST(what_is_being_brought_to_dram_stays)
+{
+	static const struct mc_fault_rule hang = {.op = MC_FAULT_READ, .kind = MC_FAULT_HANG};
+	struct mc_fault *fault;
+	static const size_t sizes[] = {5000, 3 * MIB}; /* in the slab, a file */
+	struct kv_fixture x;
+	const char *why;
+
+	kv_fixture_faulty(&x, &fault);
+	for (unsigned i = 0; i < 2; i++) {
+		atomic_int res = 1;
+
+		kv_put_on_remote(x.kv, "a", sizes[i], i);
+		ck_assert_int_eq(mc_kv_evict(x.kv, "a"), 0);
+		mc_fault_add(fault, &hang);
+		mc_kv_get(x.kv, "a", got, &res);
+		mc_fault_wait_held(fault, 1);
+		ck_assert_int_eq(mc_kv_evict_from(x.kv, "a", MC_TIER_DRAM, &why), -EBUSY);
+		ck_assert_str_eq(why, "it is being read, copied or renamed");
+		mc_fault_clear(fault);
+		while (atomic_load(&res) == 1)
+			sched_yield();
+		ck_assert_int_eq(atomic_load(&res), 0);
+		kv_expect(x.kv, "a", sizes[i], i);
+		ck_assert_int_eq(mc_kv_evict(x.kv, "a"), 0);
+	}
+	kv_fixture_close(&x);
+}
+END_TEST
+
 START_TEST(what_is_not_there_is_enoent)
 {
 	struct kv_fixture x;
@@ -350,8 +388,8 @@ END_TEST
 SUITE_MAIN("kv-drop", what_leaves_nvme_is_on_the_remote_first,
 	what_leaves_dram_before_nvme_is_copied_from_there, a_remote_copy_goes_when_nvme_has_one,
 	without_another_tier_the_copy_stays, what_is_pinned_stays_everywhere,
-	what_somebody_has_open_stays_in_dram, what_is_not_there_is_enoent,
-	a_directory_holds_what_lies_below_it,
+	what_somebody_has_open_stays_in_dram, what_is_being_brought_to_dram_stays,
+	what_is_not_there_is_enoent, a_directory_holds_what_lies_below_it,
 	a_copy_on_the_remote_that_answered_an_error_goes_with_the_object,
 	what_waited_to_leave_the_remote_does_not_come_back_when_its_key_is_renamed,
 	what_waited_to_leave_the_remote_does_not_come_back_when_its_key_is_removed,

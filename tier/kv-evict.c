@@ -27,8 +27,8 @@ static const char *why_stays(struct mc_kv *kv, const struct kv_object *obj) MC_R
 		return "it is pinned";
 	if (!kv_has_copy(obj))
 		return "no tier below has a copy";
-	if (obj->state != MC_KV_CLEAN || obj->res->pins > 0 || (obj->flags & KV_BUSY) != 0 ||
-		kv_gate_closed_locked(kv, obj))
+	if (obj->state != MC_KV_CLEAN || !obj->res->ready || obj->res->pins > 0 ||
+		(obj->flags & KV_BUSY) != 0 || kv_gate_closed_locked(kv, obj))
 		return "it is being read, copied or renamed";
 	if (obj->res->next != NULL && kv->trouble[KV_REMOTE].error == 0)
 		return "a copy of it is about to be made";
