@@ -224,7 +224,8 @@ void mc_kvop_setattr(fuse_req_t req, fuse_ino_t ino, const struct stat *attr, in
 	mc_kreq_gate(q, q->key, set_now);
 }
 
-/* The quota of the last persistent local tier: SGLang deletes by what is free there. */
+/* The quota of the last persistent local tier: SGLang deletes by what is free there. The number of
+ * objects has no bound of its own: as on other such file systems, f_files is 0. */
 void mc_kvop_statfs(fuse_req_t req)
 {
 	struct mc_kvfs *k = mc_kvfs_of(req);
@@ -242,7 +243,6 @@ void mc_kvop_statfs(fuse_req_t req)
 	st.f_blocks = total / UNIT;
 	st.f_bfree = (total - used) / UNIT;
 	st.f_bavail = st.f_bfree;
-	st.f_files = s.objects;
 	st.f_namemax = 255;
 	fuse_reply_statfs(req, &st);
 }

@@ -25,19 +25,13 @@ static int fill(struct mc_kvfs *k, struct mc_page *p, const char *key, uint64_t 
 	return mc_kv_list(k->kv, key, &cursor, each, p);
 }
 
-void mc_kvop_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+static void answer(
+	struct mc_kvfs *k, fuse_req_t req, struct mc_knode *n, size_t size, off_t off, bool plus)
 {
-	struct mc_kvfs *k = mc_kvfs_of(req);
-	struct mc_knode *n = mc_knode_find(k, ino);
 	struct mc_page p;
 	struct stat st;
-	int r;
+	int r = mc_page_init(&p, req, size, plus);
 
-	if (n == NULL || off < 0) {
-		fuse_reply_err(req, n == NULL ? ESTALE : EINVAL);
-		return;
-	}
-	r = mc_page_init(&p, req, size, plus);
 	mc_kvfs_attr(k, n, &st);
 	if (r == 0)
 		r = fill(k, &p, n->key, st.st_ino, off); /* a directory keeps its key */
@@ -48,4 +42,44 @@ void mc_kvop_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, boo
 	else
 		mc_page_reply(&p);
 	mc_page_done(&p);
+}
+
+static void answer_gated(struct mc_kreq *q)
+{
+	fuse_req_t req = mc_call_take(&q->call);
+
+	if (req != NULL)
+		answer(q->k, req, q->node, q->read.len, 0, q->plus);
+	mc_kreq_end(q);
+}
+
+/* The first page waits for what was closed before. */
+static void begin(struct mc_kvfs *k, fuse_req_t req, struct mc_knode *n, size_t size, bool plus)
+{
+	char *key = mc_knode_key(k, n);
+	struct mc_kreq *q;
+
+	if (key == NULL) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	q = mc_kreq_new(k, req, n, key);
+	if (q == NULL)
+		return;
+	q->read.len = (uint32_t)size;
+	q->plus = plus;
+	mc_kreq_gate_list(q, answer_gated);
+}
+
+void mc_kvop_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+{
+	struct mc_kvfs *k = mc_kvfs_of(req);
+	struct mc_knode *n = mc_knode_find(k, ino);
+
+	if (n == NULL || off < 0)
+		fuse_reply_err(req, n == NULL ? ESTALE : EINVAL);
+	else if (off == 0)
+		begin(k, req, n, size, plus);
+	else
+		answer(k, req, n, size, off, plus);
 }

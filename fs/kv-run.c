@@ -71,6 +71,7 @@ int mc_kvfs_open(struct mc_fs *fs, struct mc_kv *kv, struct mc_kvfs **ret)
 		return -ENOMEM;
 	k->fs = fs;
 	k->kv = kv;
+	k->flushes = 1; /* the number of what is restored */
 	mc_mutex_init(&k->lock);
 	mc_cond_init(&k->timer);
 	r = mc_knodes_open(k);

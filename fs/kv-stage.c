@@ -96,7 +96,7 @@ int mc_kstage_restore(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer
 		.backing_id = atomic_load(&was->backing_id),
 		.opens = atomic_load(&was->opens),
 		.orphan = (put & MC_PUT_ORPHAN) != 0,
-		.flushed = (put & MC_PUT_FLUSHED) != 0,
+		.flushed = (put & MC_PUT_FLUSHED) != 0 ? 1 : 0,
 		.synced = (put & MC_PUT_SYNCED) != 0,
 		.sealed = (put & MC_PUT_SEALED) != 0,
 		.sealable = (put & MC_PUT_SEALABLE) != 0,
@@ -269,7 +269,7 @@ bool mc_kstage_is_begun(struct mc_kvfs *k, struct mc_knode *n, int *ret_backing)
 
 	mc_mutex_lock(&k->lock);
 	s = n->stage;
-	begun = s != NULL && s->opens == 1 && !s->flushed && !s->orphan;
+	begun = s != NULL && s->opens == 1 && s->flushed == 0 && !s->orphan;
 	if (begun)
 		*ret_backing = s->backing_id;
 	mc_mutex_unlock(&k->lock);
@@ -379,7 +379,7 @@ void mc_kstage_flush(struct mc_kstage *s, pid_t tid)
 	int r = fstat(s->fd, &st);
 
 	mc_mutex_lock(&k->lock);
-	s->flushed = true;
+	s->flushed = ++k->flushes;
 	if (alive && r == 0) {
 		s->sealable = true;
 		s->size = (uint64_t)st.st_size;
@@ -408,7 +408,7 @@ void mc_kstages_end(struct mc_kvfs *k)
 			mc_mutex_unlock(&k->lock);
 			if (s == NULL)
 				break;
-			if (writer_remains(s) || (s->backing_id == 0 && !s->flushed))
+			if (writer_remains(s) || (s->backing_id == 0 && s->flushed == 0))
 				s->orphan = true;
 			mc_kstage_drop(s);
 		}

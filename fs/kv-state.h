@@ -62,8 +62,11 @@ struct mc_kstage {
 	struct mc_kstage *next;      /* in the bucket of its key, newest first */
 	uint64_t opens;              /* open file descriptions of the kernel */
 	uint64_t users;              /* opens, and calls that use fd */
-	bool orphan;                 /* the name was removed or given away: nothing is published */
-	bool flushed;    /* a FLUSH came: probably the RELEASE will, so others wait for it */
+	/* The number of its last FLUSH: probably the RELEASE comes, so others wait; 0 = they do
+	 * not.
+	 */
+	uint64_t flushed;
+	bool orphan;     /* the name was removed or given away: nothing is published */
 	bool publishing; /* the last RELEASE came */
 	bool synced;     /* an fsync was answered */
 	bool sealed;     /* being published: what follows was compared, and sealing changes times */
@@ -88,17 +91,20 @@ struct mc_kreq {
 	struct mc_kvfs *k;
 	struct mc_kreq *next; /* waiting for a gate */
 	uint64_t until_ns;
-	const char *gate; /* key or to */
+	const char *gate; /* key or to; of a listing the directory */
 	void (*run)(struct mc_kreq *q);
 	struct mc_knode *node; /* owned reference; NULL allowed */
 	struct fuse_file_info fi;
 	pid_t tid;
 	char *key, *to; /* owned; NULL allowed */
 	unsigned flags;
-	bool is_create; /* CREATE, else OPEN */
-	bool on;        /* open: waits for room until until_ns */
-	bool repeated;  /* a process before this one may have done it, and not answered */
-	bool done;      /* open for writing: it has */
+	bool is_list, plus;
+	uint64_t flushed;  /* a listing: waits for puts that had so many FLUSHes before them, */
+	uint64_t limit_ns; /* while they are published until then */
+	bool is_create;    /* CREATE, else OPEN */
+	bool on;           /* open: waits for room until until_ns */
+	bool repeated;     /* a process before this one may have done it, and not answered */
+	bool done;         /* open for writing: it has */
 	struct timespec mtime;
 	struct mc_kv_read read;
 };
@@ -124,6 +130,7 @@ struct mc_kvfs {
 	struct mc_kstage *stages[MC_KSTAGE_BUCKETS]; /* by key */
 	uint64_t n_stages;
 	uint64_t seq; /* puts ended: what a LOOKUP read before may be old */
+	uint64_t flushes;
 	struct mc_kreq *waiting;
 	struct mc_kintent *intents;
 	char error[320]; /* the last failure of a put, for user.mooncake.error */
@@ -183,6 +190,8 @@ void mc_kreq_end(struct mc_kreq *q);
 void mc_kreq_err(struct mc_kreq *q, int r);
 /* Runs run once no put of that key waits for its end; key is q->key or q->to. */
 void mc_kreq_gate(struct mc_kreq *q, const char *key, void (*run)(struct mc_kreq *q));
+/* Likewise, of a listing of q->key: of the puts in that directory that were closed before now. */
+void mc_kreq_gate_list(struct mc_kreq *q, void (*run)(struct mc_kreq *q));
 /* Whether a request for key has to wait. */
 bool mc_kgate_closed_locked(struct mc_kvfs *k, const char *key);
 /* A put ended: those who waited for it go on. */

@@ -2,6 +2,7 @@
  * Requests on kv/ that wait: for the pool, or for a put of the same key to end. close() returns to
  * the client before the RELEASE that publishes arrives, so whoever asks for a key that has seen a
  * FLUSH waits for the RELEASE, at most GATE_MS, and for the publishing itself as long as it takes.
+ * Who lists a directory waits for all such keys in it, for the publishing at most LIST_MS.
  *
  * Invariants: 1. A request in k->waiting is in nobody else's hands. 2. run runs once for each time
  * it is set, without the lock. 3. A put for which somebody waited in vain holds up nobody else
@@ -17,6 +18,7 @@
 #include "tier/cleanup.h"
 
 #define GATE_MS 50
+#define LIST_MS 1000
 #define MS UINT64_C(1000000)
 
 struct mc_kreq *mc_kreq_new(struct mc_kvfs *k, fuse_req_t req, struct mc_knode *n, char *key)
@@ -94,22 +96,53 @@ bool mc_kgate_closed_locked(struct mc_kvfs *k, const char *key)
 	if (k->n_stages == 0)
 		return false;
 	for (const struct mc_kstage *s = k->stages[bucket_of(key)]; s != NULL; s = s->next) {
-		if ((s->publishing || (s->flushed && !s->orphan)) && strcmp(s->node->key, key) == 0)
+		if ((s->publishing || (s->flushed != 0 && !s->orphan)) &&
+			strcmp(s->node->key, key) == 0)
 			return true;
 	}
 	return false;
 }
 
-void mc_kreq_gate(struct mc_kreq *q, const char *key, void (*run)(struct mc_kreq *q))
+static bool is_in(const char *key, const char *dir)
+{
+	size_t len = strlen(dir);
+
+	if (len > 0 && (strncmp(key, dir, len) != 0 || key[len++] != '/'))
+		return false;
+	return strchr(key + len, '/') == NULL;
+}
+
+/* Whether a listing waits for the put s. */
+static bool holds_up(const struct mc_kreq *q, const struct mc_kstage *s)
+{
+	return s->flushed != 0 && s->flushed <= q->flushed && !s->orphan &&
+		is_in(s->node->key, q->gate);
+}
+
+static bool is_held_up_locked(struct mc_kvfs *k, const struct mc_kreq *q)
+{
+	if (!q->is_list)
+		return mc_kgate_closed_locked(k, q->gate);
+	for (unsigned i = 0; i < MC_KSTAGE_BUCKETS && k->n_stages > 0; i++)
+		for (const struct mc_kstage *s = k->stages[i]; s != NULL; s = s->next)
+			if (holds_up(q, s))
+				return true;
+	return false;
+}
+
+static void gate(struct mc_kreq *q, const char *key, void (*run)(struct mc_kreq *q))
 {
 	struct mc_kvfs *k = q->k;
 	struct mc_kreq **tail = &k->waiting;
+	uint64_t now = mc_now_ns();
 
 	q->gate = key;
 	q->run = run;
 	mc_mutex_lock(&k->lock);
-	if (mc_kgate_closed_locked(k, key)) {
-		q->until_ns = mc_now_ns() + GATE_MS * MS;
+	q->flushed = k->flushes;
+	if (is_held_up_locked(k, q)) {
+		q->until_ns = now + GATE_MS * MS;
+		q->limit_ns = now + LIST_MS * MS;
 		q->next = NULL;
 		while (*tail != NULL)
 			tail = &(*tail)->next;
@@ -122,6 +155,17 @@ void mc_kreq_gate(struct mc_kreq *q, const char *key, void (*run)(struct mc_kreq
 		run(q);
 }
 
+void mc_kreq_gate(struct mc_kreq *q, const char *key, void (*run)(struct mc_kreq *q))
+{
+	gate(q, key, run);
+}
+
+void mc_kreq_gate_list(struct mc_kreq *q, void (*run)(struct mc_kreq *q))
+{
+	q->is_list = true;
+	gate(q, q->key, run);
+}
+
 /* Takes those out whose gate is open, or all. */
 static struct mc_kreq *take_locked(struct mc_kvfs *k, bool all)
 {
@@ -130,7 +174,7 @@ static struct mc_kreq *take_locked(struct mc_kvfs *k, bool all)
 	while (*p != NULL) {
 		struct mc_kreq *q = *p;
 
-		if (!all && mc_kgate_closed_locked(k, q->gate)) {
+		if (!all && is_held_up_locked(k, q)) {
 			p = &q->next;
 			continue;
 		}
@@ -165,9 +209,12 @@ void mc_kreqs_wake(struct mc_kvfs *k)
 /* The RELEASE did not come in time: the file is still open somewhere. */
 static void give_up_locked(struct mc_kvfs *k, struct mc_kreq *q, uint64_t now)
 {
-	for (struct mc_kstage *s = k->stages[bucket_of(q->gate)]; s != NULL; s = s->next) {
-		if (strcmp(s->node->key, q->gate) == 0)
-			s->flushed = false;
+	for (unsigned i = 0; i < MC_KSTAGE_BUCKETS; i++) {
+		for (struct mc_kstage *s = k->stages[i]; s != NULL; s = s->next) {
+			if (q->is_list ? holds_up(q, s) && (!s->publishing || now >= q->limit_ns)
+				       : strcmp(s->node->key, q->gate) == 0)
+				s->flushed = 0;
+		}
 	}
 	q->until_ns = now + GATE_MS * MS;
 }

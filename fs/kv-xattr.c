@@ -265,12 +265,20 @@ void mc_kvop_setxattr(
 	struct mc_knode *n = mc_knode_find(k, ino);
 	cleanup_free char *key = n != NULL ? mc_knode_key(k, n) : NULL;
 	struct mc_spot s = {.kind = MC_NODE_KV_FILE, .key = key};
+	enum mc_knode_kind kind;
 
 	if (n == NULL || key == NULL) {
 		fuse_reply_err(req, n == NULL ? ESTALE : ENOMEM);
 		return;
 	}
-	if (n->kind == MC_KNODE_DIR)
+	mc_mutex_lock(&k->lock);
+	kind = n->kind;
+	mc_mutex_unlock(&k->lock);
+	if (kind != MC_KNODE_DIR && kind != MC_KNODE_OBJECT) {
+		fuse_reply_err(req, ENOTSUP); /* cp -a and mv, which copy "pinned", pass over it */
+		return;
+	}
+	if (kind == MC_KNODE_DIR)
 		s.kind = MC_NODE_KV_DIR;
 	mc_xattr_set(req, &s, name, value, size);
 }

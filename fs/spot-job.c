@@ -56,6 +56,17 @@ void mc_spot_job_start(struct mc_spot_job *job, struct mc_work *pool)
 		mc_spot_job_err(job, r == -EBUSY ? -EBUSY : -EIO);
 }
 
+void mc_spot_job_start_answered(struct mc_spot_job *job, struct mc_work *pool)
+{
+	fuse_req_t req = mc_spot_job_take(job);
+	int r = mc_work_submit(pool, run_job, job); /* job may be gone now */
+
+	if (req != NULL)
+		fuse_reply_err(req, r == 0 ? 0 : r == -EBUSY ? EBUSY : EIO);
+	if (r < 0)
+		mc_spot_job_end(job);
+}
+
 fuse_req_t mc_spot_job_take(struct mc_spot_job *job)
 {
 	return mc_call_take(&job->call);

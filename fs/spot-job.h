@@ -27,6 +27,8 @@ struct mc_spot_job *mc_spot_job_new(fuse_req_t req, const struct mc_spot *s, con
 	void (*run)(struct mc_spot_job *job));
 /* pool: fs->admin, or fs->warm. */
 void mc_spot_job_start(struct mc_spot_job *job, struct mc_work *pool);
+/* Answers at once, 0 once it is queued; run only ends the job. */
+void mc_spot_job_start_answered(struct mc_spot_job *job, struct mc_work *pool);
 /* The request, for the caller to answer, or NULL; mc_spot_job_end follows. */
 fuse_req_t mc_spot_job_take(struct mc_spot_job *job);
 /* Answers with 0 or -errno, and ends. */

@@ -84,10 +84,6 @@ static void evict_now(struct mc_spot_job *job)
 
 static void warm_now(struct mc_spot_job *job)
 {
-	fuse_req_t req = mc_spot_job_take(job);
-
-	if (req != NULL)
-		fuse_reply_err(req, 0);
 	run(job, warm);
 }
 
@@ -134,5 +130,8 @@ void mc_xattr_set(
 		return;
 	job->on = on;
 	job->tier = tier;
-	mc_spot_job_start(job, now == warm_now ? job->fs->warm : job->fs->admin);
+	if (now == warm_now)
+		mc_spot_job_start_answered(job, job->fs->warm);
+	else
+		mc_spot_job_start(job, job->fs->admin);
 }

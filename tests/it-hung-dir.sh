@@ -31,6 +31,18 @@ start() { mount_start --dram 80MiB --kv-dram 16MiB --kv-replicas 2 --kv-ack remo
 # Threads of the daemon that wait for the file system.
 threads() { cat "/proc/$mount_pid/task/"*/wchan | tr '\0' '\n' | sed 's/request_wait/\n&/g' | grep -c request_wait; }
 
+# xattr CALL FILE ATTRIBUTE [VALUE]
+xattr()
+{
+	timeout 60 python3 -B -c 'import os, sys
+call, file, name, *value = sys.argv[1:]
+print(getattr(os, call)(file, "user.mooncake." + name, *[v.encode() for v in value]))' \
+		"$1" "$mnt/checkpoints/acme/model@r1/$2" "${@:3}"
+}
+evict() { xattr setxattr "$1" evict dram >/dev/null; }
+warm() { xattr setxattr "$1" warm dram >/dev/null; }
+dram() { xattr getxattr "$1" resident.dram | tr -dc 0-9; }
+
 # Nothing tells that it hangs but the calls that do.
 start
 : >"$MC_TMP/hang"
@@ -90,4 +102,16 @@ start
 trouble right "${files[@]}"
 # A process whose threads the kernel holds cannot end.
 rm "$MC_TMP/hang"
+mount_stop || fail "stop: $mount_rc"
+
+remote=dir:$MC_TMP/dfs
+mount_start --dram 80MiB --kv-dram 16MiB --deadline 600 --stop-timeout 60 || fail 'mount'
+cat "$mnt/checkpoints/acme/model@r1/"*.bin | wc -c
+fact 'the only remote hangs: an order to warm is answered at once, also behind one that waits'
+for name in "${files[@]}"; do evict "$name" || fail "evict $name"; done
+: >"$MC_TMP/hang"
+for name in "${files[@]}" "${files[@]}"; do warm "$name" || fail "warm $name"; done
+[ "$(dram one.bin)" != $(stat -c %s "$MC_TMP/source/one.bin") ] || fail 'it did not hang'
+rm "$MC_TMP/hang"
+until [ "$(dram two.bin)" = $(stat -c %s "$MC_TMP/source/two.bin") ]; do mount_pause 0.05; done
 mount_stop || fail "stop: $mount_rc"

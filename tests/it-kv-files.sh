@@ -5,7 +5,7 @@ set -uo pipefail
 . "$(dirname "$0")/lib/mount.sh"
 mount_need
 
-rules='put_get ranges unsealed old_version_while_replaced readers_keep_version partial_overwrite excl two_writers
+rules='put_get long_keys ranges unsealed old_version_while_replaced readers_keep_version partial_overwrite excl two_writers
 	join_writer pwrite_truncate append dup_fork shell exit_without_close killed_writers killed_after_close
 	shared_mapping replaced_all_the_time fsync'
 

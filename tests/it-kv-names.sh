@@ -8,7 +8,7 @@ kv_check() { timeout 100 python3 -B "$mount_lib/kv_checks.py" "$1" "$mnt/kv/$2" 
 
 mount_start --dram 256MiB --kv-dram 192MiB --nvme "$MC_TMP/nvme,1GiB" || fail 'mount'
 mkdir "$mnt/kv/names" || fail 'mkdir'
-for rule in rename rename_unsealed unlink_unsealed close_then_rename directories times xattrs; do
+for rule in rename rename_unsealed unlink_unsealed close_then_rename directories listed_once_closed times xattrs; do
 	kv_check $rule names
 done
 kv_check listing names 5000

@@ -266,6 +266,8 @@ START_TEST(each_refusal_names_the_tier_and_the_way_out)
 	kv_fixture_start(&x);
 	wait_recovered(x.kv);
 	expect_why(x.kv, -ENOSPC, "DRAM", "--kv-dram");
+	expect_why(x.kv, -EFBIG, "larger", "smaller");
+	expect_why(x.kv, -EISDIR, "directory", "another key");
 	disk.syncs = -EIO;
 	put_until_full(x.kv);
 	while (stats(x.kv).nvme_trouble == NULL)

@@ -100,6 +100,11 @@ static const char *why_locked(struct mc_kv *kv, int r) MC_REQUIRES(kv->lock)
 
 	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
 		return kv_trouble_text(KV_NVME, r);
+	if (r == -EFBIG)
+		return "kv: it is larger than an object may be: put smaller ones";
+	if (r == -EISDIR || r == -ENOTDIR || r == -ENOENT || r == -EEXIST)
+		return "kv: its directory was removed meanwhile, or its name is a directory's: put "
+		       "it under another key";
 	if (!sinks)
 		return r == -ENOSPC
 			? "kv: DRAM is full and no tier lies below: remove objects, raise "

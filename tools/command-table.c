@@ -115,7 +115,7 @@ static const char mount_details[] =
 	"MOUNTPOINT is an existing directory. The tree shows every READY revision below\n"
 	"checkpoints/ORG/MODEL@REV, and checkpoints/ORG/MODEL as a link to the newest; new "
 	"revisions\n"
-	"appear by themselves. Only kv/ can be written to.\n\n"
+	"appear by themselves. Only kv/ and layouts/ can be written to.\n\n"
 	"The command returns when the tree answers; the daemon then logs to the system log and "
 	"ends with\n"
 	"'mooncakefs umount' or SIGTERM. What is on NVMe is found again by the next mount.\n";

@@ -41,6 +41,17 @@ def check_put_get(kv):
     expect("too long a name", errno_of(put, f"{kv}/{'x' * 256}", b""), "ENAMETOOLONG")
 
 
+def check_long_keys(kv):
+    fd, length = os.open(kv, RDONLY), len(os.path.basename(kv))
+    while length + 1 + 255 < 4096:
+        os.mkdir("d" * 255, dir_fd=fd)
+        fd, length = os.open("d" * 255, RDONLY, dir_fd=fd), length + 1 + 255
+    name = "x" * (4096 - length - 1)
+    os.close(os.open(name, WRONLY | CREAT, dir_fd=fd))
+    expect("4096 bytes", os.listdir(fd), [name])
+    expect("4097 bytes", errno_of(os.open, name + "x", WRONLY | CREAT, dir_fd=fd), "ENAMETOOLONG")
+
+
 def check_ranges(kv):
     size = 3 * MIB + 777
     data = some_bytes(size)
@@ -406,6 +417,21 @@ def check_listing(kv, count="20000"):
         expect(f"d_ino of {name}", os.stat(f"{top}/{name}").st_ino, ino[name])
 
 
+def check_listed_once_closed(kv):
+    """A listing that begins after a close shows the object; it does not wait for who goes on writing."""
+    top = f"{kv}/closed"
+    os.makedirs(f"{top}/deeper")
+    for i in range(300):
+        path = f"{top}/deeper/{i}" if i % 3 == 0 else f"{top}/{i}"
+        put(path, b"x" * (i % 2 * 70000))
+        expect(f"{i} is listed", str(i) in os.listdir(os.path.dirname(path)), True)
+    fd = os.open(f"{top}/open", WRONLY | CREAT)
+    os.close(os.dup(fd))  # a FLUSH
+    expect("open", "open" in os.listdir(top), False)
+    os.close(fd)
+    expect("closed", "open" in os.listdir(top), True)
+
+
 def check_times(kv):
     path = f"{kv}/times"
     ns = 1234567890_123456789
@@ -416,6 +442,9 @@ def check_times(kv):
     expect("set before close", os.stat(path).st_mtime_ns, ns)
     os.utime(path, ns=(ns + 5, ns + 5))
     expect("set after close", os.stat(path).st_mtime_ns, ns + 5)
+    of_dir = os.stat(kv).st_mtime_ns
+    os.utime(kv, ns=(ns, ns))
+    expect("of a directory", os.stat(kv).st_mtime_ns, of_dir)
     os.rename(path, f"{kv}/times2")
     expect("after rename", os.stat(f"{kv}/times2").st_mtime_ns, ns + 5)
     expect("bytes", content(f"{kv}/times2"), b"t")
@@ -450,6 +479,12 @@ def check_xattrs(kv):
     expect("read-only", errno_of(os.setxattr, path, "user.mooncake.kind", b"x"), "ENOTSUP")
     expect("others", errno_of(os.setxattr, path, "user.x", b"x"), "ENOTSUP")
     expect("unknown", errno_of(os.getxattr, path, "user.mooncake.nope"), "ENODATA")
+    fd = os.open(path, WRONLY | TRUNC)
+    expect("of a put", errno_of(os.setxattr, fd, "user.mooncake.pinned", b"1"), "ENOTSUP")
+    expect("the version before it", get("pinned"), "0")
+    os.close(fd)
+    r = subprocess.run(["cp", "-a", path, f"{kv}/copy"], capture_output=True, text=True)
+    expect("cp -a, which copies what is listed", (r.returncode, r.stderr), (0, ""))
     names = os.listxattr(path)
     for name in ("kind", "state", "resident.dram", "resident.nvme", "hits", "pinned", "error", "version"):
         expect(f"{name} is listed", f"user.mooncake.{name}" in names, True)
@@ -462,6 +497,7 @@ def check_statvfs(kv, quota):
     s = os.statvfs(kv)
     expect("the quota", s.f_blocks * s.f_frsize, int(quota))
     expect("free", s.f_bavail <= s.f_blocks, True)
+    expect("inodes, which df -i leaves out", (s.f_files, s.f_ffree), (0, 0))
 
 
 def check_replaced_all_the_time(kv):

@@ -129,6 +129,9 @@ def check_hidden(mnt):
     for path in (f"{mnt}/{MODEL}/two.bin", f"{mnt}/{MODEL}", f"{mnt}/kv", f"{mnt}/kv/d/one"):
         expect("listed", os.listxattr(path), [])
         expect("by name", attribute(path, "kind") != "", True)
+    copy = f"{mnt}/../copy"
+    subprocess.run(["cp", "-a", f"{mnt}/{MODEL}/two.bin", copy], check=True)
+    expect("of a copy", [n for n in os.listxattr(copy) if n.startswith(PREFIX)], [])
     r = subprocess.run(["getfattr", "-d", "-m", "-", f"{mnt}/{MODEL}/two.bin"], capture_output=True, text=True, check=False)
     expect("getfattr", r.stdout, "")
 
