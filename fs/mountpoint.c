@@ -201,7 +201,8 @@ int mc_mountpoint_prepare(const char *path, char **ret_path, struct mc_err *err)
 		return r == 0 && *ret_path == NULL ? -ENOMEM : r;
 	}
 	if (r < 0)
-		return mc_err_set(err, r, "mount point %s: %s", path, strerror(-r));
+		return mc_err_set(err, r, "mount point %s: %s%s", path, strerror(-r),
+			r == -ENOENT ? "; make the directory first" : "");
 	/* More than one dead mount may lie there; each try uncovers the next. */
 	for (int i = 0; i < 64; i++) {
 		r = look_at(where, &mode);

@@ -5,6 +5,7 @@ set -euo pipefail
 program=$MC_BUILD/mooncakefs
 export XDG_STATE_HOME=$MC_TMP/state
 fail() { echo "FAILED: $*"; exit 1; }
+fact() { echo "fact: $*"; }
 
 # expect CODE TEXT ARG...: exit code, and a text in what is printed.
 expect()
@@ -40,6 +41,13 @@ expect 0 '' ls "${remote[@]}"
 expect 1 'o/m' ls o/m "${remote[@]}"
 expect 1 'o/m' verify o/m "${remote[@]}"
 expect 1 'o/m' export o/m@v1 "$MC_TMP/dest" "${remote[@]}"
+expect 0 '' import "$MC_BUILD/packaging" o/model@v1 "${remote[@]}"
+expect 1 'has no checkpoint o/modle; did you mean o/model?' ls o/modle "${remote[@]}"
+expect 1 'has no checkpoint o/modle; did you mean o/model?' export o/modle "$MC_TMP/dest" "${remote[@]}"
+for command in verify repair rm; do
+	expect 1 'has no revision o/model@v2; it has @v1' $command o/model@v2 "${remote[@]}"
+done
+expect 1 'o/model holds no tensors' plan --model o/model --from tp2 --to tp4 "${remote[@]}"
 expect 2 'no-slash' import "$MC_TMP" no-slash "${remote[@]}"
 expect 2 '' import "$MC_TMP" ../m "${remote[@]}"
 expect 1 "$MC_TMP/nowhere" import "$MC_TMP/nowhere" o/m "${remote[@]}"
@@ -60,6 +68,27 @@ expect 0 '"key":"remote","value":"dir:'"$MC_TMP"'/remote","origin":"configuratio
 expect 0 'json-schema.org' config schema
 expect 0 '' ls --config "$MC_TMP/config.json"
 
+fact 'with --json each line is an object, and a failure is one that says why and how the command ends'
+commands=$("$program" --help | sed -nE 's/^  ([a-z-]+) +[A-Z].*/\1/p' | grep -vx help)
+for command in $commands; do
+	"$program" $command --help >"$MC_TMP/out"
+	grep -qF -- --json "$MC_TMP/out" || fail "$command has no --json"
+	for args in '--frobnicate' "$MC_TMP/none $MC_TMP/none $MC_TMP/none o/m"; do
+		rc=0
+		# shellcheck disable=SC2086
+		"$program" $command $args --json >"$MC_TMP/out" 2>/dev/null </dev/null || rc=$?
+		printf '["%s %s",%s,[%s]]\n' "$command" "$args" $rc "$(paste -sd , "$MC_TMP/out")" >>"$MC_TMP/failures"
+	done
+done
+python3 - "$MC_TMP/failures" <<'END' || fail 'failures as JSON'
+import json, sys
+for line in open(sys.argv[1], encoding="utf-8"):
+    what, rc, said = json.loads(line)
+    assert rc > 0 and said[-1]["event"] == "error" and said[-1]["text"] and said[-1]["exit_code"] == rc, line
+END
+expect 0 '{"event":"checked","file":"'"$MC_TMP/config.json"'"}' config check "$MC_TMP/config.json" --json
+expect 1 '"text":"\ufffd: No such file' config check $'\xff' --json
+
 # What stands in the way is named together with the tier and the way out.
 : >"$MC_TMP/file"
 expect 1 "dir:$MC_TMP/file: Not a directory; give the directory that holds" ls --remote "dir:$MC_TMP/file"
@@ -69,6 +98,9 @@ expect 1 'nfs://127.0.0.1/x?nfsport=9&mountport=9: the MOUNT service of 127.0.0.
 	ls --remote 'nfs://127.0.0.1/x?nfsport=9&mountport=9' --deadline 2
 expect 1 'is the server up, and are nfsport= and mountport= right?' \
 	ls --remote 'nfs://127.0.0.1/x?nfsport=9&mountport=9' --deadline 2
+expect 1 "mount point $MC_TMP/none: No such file or directory; make the directory" mount "$MC_TMP/none" "${remote[@]}"
+expect 1 "$MC_TMP/none: No such file or directory; attach the device" \
+	mount "$MC_TMP" "${remote[@]}" --dram 64MiB --block "$MC_TMP/none"
 expect 1 "mount point $MC_TMP/file is not a directory" mount "$MC_TMP/file" "${remote[@]}"
 expect 1 "NVMe tier $MC_TMP/file: Not a directory; give a directory on a local disk" \
 	mount "$MC_TMP" "${remote[@]}" --nvme "$MC_TMP/file,64MiB"
@@ -84,6 +116,9 @@ if [ "$(id -u)" = 0 ] && chmod 755 "$MC_TMP" && "${as_nobody[@]}" "$program" --v
 	[ $rc = 1 ] && grep -q 'check the rights of the user' "$MC_TMP/out" || fail "no rights: $rc $(cat "$MC_TMP/out")"
 fi
 
+set -o pipefail
+"$program" help 2>"$MC_TMP/out" | : || :
+[ ! -s "$MC_TMP/out" ] || fail "a reader that is gone: $(cat "$MC_TMP/out")"
 rc=0
 "$program" help >/dev/full 2>"$MC_TMP/out" || rc=$?
 [ $rc = 1 ] || fail "a full standard output: exit code $rc"

@@ -22,8 +22,8 @@ echo hello >"$MC_TMP/src/file"
 "$program" import "$MC_TMP/src" o/m@v1 --remote "dir:$MC_TMP/remote"
 
 # Ready means ready, and nothing of the caller is kept open: the pipe ends although the daemon lives.
-out=$("$program" mount "$mnt" "${remote[@]}" 2>&1) || fail "mount: $out"
-[ -z "$out" ] || fail "mount prints: $out"
+out=$("$program" mount "$mnt" "${remote[@]}" --json 2>&1) || fail "mount: $out"
+[ "$out" = "{\"event\":\"mounted\",\"mountpoint\":\"$mnt\"}" ] || fail "mount prints: $out"
 [ "$(cat "$mnt/checkpoints/o/m/file")" = hello ] || fail 'the file'
 rc=0
 "$program" mount "$mnt" "${remote[@]}" 2>"$MC_TMP/err" || rc=$?
@@ -34,8 +34,10 @@ sleep 1000 <"$mnt/checkpoints/o/m/file" &
 reader=$!
 until [ "$(cat "/proc/$reader/comm")" = sleep ]; do read -rt 0.05 <> <(:) || :; done
 rc=0
-"$program" umount "$mnt" 2>"$MC_TMP/err" || rc=$?
+"$program" umount "$mnt" --json >"$MC_TMP/out" 2>"$MC_TMP/err" || rc=$?
 [ $rc = 4 ] || fail "umount of a busy mount: $rc"
+[ "$(tr '\n' ' ' <"$MC_TMP/out")" = "{\"event\":\"holder\",\"pid\":$reader,\"name\":\"sleep\",\"how\":\"open file\"} {\"event\":\"busy\",\"mountpoint\":\"$mnt\"} " ] ||
+	fail "holder: $(cat "$MC_TMP/out")"
 grep -q "process $reader (sleep): open file" "$MC_TMP/err" || fail "holder: $(cat "$MC_TMP/err")"
 mounted || fail 'not mounted any more'
 "$program" umount --lazy "$mnt"
@@ -54,7 +56,7 @@ echo "{\"remote\": \"dir:$MC_TMP/remote\", \"dram\": \"64MiB\"}" >"$MC_TMP/confi
 for i in 1 2 3; do
 	"$program" mount "$mnt" --config "$MC_TMP/config.json" -o "ro,nvme=$MC_TMP/nvme\\,128MiB"
 	[ "$(cat "$mnt/checkpoints/o/m/file")" = hello ] || fail "round $i"
-	"$program" umount "$mnt"
+	[ -z "$("$program" umount "$mnt")" ] || fail 'umount prints'
 done
 
 # What goes wrong before it is ready is told by the command itself.

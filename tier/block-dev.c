@@ -96,7 +96,8 @@ int mc_block_dev_open(const char *path, const struct mc_io *io, uint64_t bytes,
 
 	if (r != 0) {
 		mc_block_dev_close(&d);
-		return mc_err_set(err, r, "%s: %s", path, strerror(-r));
+		return mc_err_set(err, r, "%s: %s%s", path, strerror(-r),
+			r == -ENOENT ? "; attach the device, or make the file with its size" : "");
 	}
 	*ret = d;
 	return 0;

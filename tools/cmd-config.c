@@ -5,20 +5,30 @@
 
 #include <jansson.h>
 
+#include <errno.h>
 #include <string.h>
 
 static void print_problem(void *ctx, const char *text)
 {
+	struct mc_err err = {0};
+
 	(void)ctx;
-	fprintf(stderr, "mooncakefs: %s\n", text);
+	mc_fail(&err, mc_err_set(&err, -EINVAL, "%s", text));
 }
 
-static int check(const char *path)
+static int check(const char *path, bool json)
 {
 	int n = mc_options_check_config(path, print_problem, NULL);
+	struct mc_json_line j;
 
-	if (n == 0)
+	if (n == 0 && json) {
+		mc_json_line_begin(&j, stdout);
+		mc_json_line_text(&j, "event", "checked");
+		mc_json_line_text(&j, "file", path);
+		mc_json_line_end(&j);
+	} else if (n == 0) {
 		printf("%s: no mistake found\n", path);
+	}
 	return n == 0 ? MC_EXIT_OK : MC_EXIT_FAILED;
 }
 
@@ -88,7 +98,7 @@ int mc_cmd_config(const struct mc_options *o)
 	const char *what = o->args[0];
 
 	if (strcmp(what, "check") == 0 && o->n_args == 2)
-		return check(o->args[1]);
+		return check(o->args[1], mc_options_flag(o, MC_OPT_JSON));
 	if (strcmp(what, "check") == 0)
 		return mc_fail_usage(o, "check which file?");
 	if (strcmp(what, "show") == 0 && o->n_args == 1)

@@ -99,10 +99,10 @@ static int check(const struct mc_options *o, const char *dir)
 	r = mc_fsck(&opts, &res, &err);
 	mc_progress_close(&report.view);
 	if (r < 0) {
-		mc_fail(&err, r);
-		if (r == -EBUSY)
+		r = mc_fail_as(&err, r, r == -EBUSY ? MC_EXIT_BUSY : MC_EXIT_DAMAGED);
+		if (r == MC_EXIT_BUSY)
 			fputs("Give the mount point instead to have it checked in use.\n", stderr);
-		return r == -EBUSY ? MC_EXIT_BUSY : MC_EXIT_DAMAGED;
+		return r;
 	}
 	if (json)
 		print_json(&res, report.repair && !res.unfinished);

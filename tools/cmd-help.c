@@ -2,13 +2,16 @@
 #include "tools/command.h"
 #include "tools/man-page.h"
 
+#include <limits.h>
 #include <string.h>
 
-static void put_exit_codes(FILE *out)
+/* Those that one of the commands can end with. */
+static void put_exit_codes(unsigned commands, FILE *out)
 {
 	fprintf(out, "\nExit codes:\n");
 	for (unsigned i = 0; i < mc_exit_code_count; i++)
-		fprintf(out, "  %d  %s\n", mc_exit_codes[i].code, mc_exit_codes[i].meaning);
+		if ((mc_exit_codes[i].commands & commands) != 0)
+			fprintf(out, "  %d  %s\n", mc_exit_codes[i].code, mc_exit_codes[i].meaning);
 }
 
 void mc_command_help(const struct mc_command *c, FILE *out)
@@ -19,7 +22,7 @@ void mc_command_help(const struct mc_command *c, FILE *out)
 		fprintf(out, "\n%s", c->details);
 	fprintf(out, "\nOptions:\n");
 	mc_options_help(c->bit, out);
-	put_exit_codes(out);
+	put_exit_codes(c->bit, out);
 }
 
 void mc_program_help(FILE *out)
@@ -32,7 +35,7 @@ void mc_program_help(FILE *out)
 		fprintf(out, "  %-10s %s\n", mc_command_table[i].name,
 			mc_command_table[i].sentence);
 	fprintf(out, "\n'mooncakefs help COMMAND' explains one.\n");
-	put_exit_codes(out);
+	put_exit_codes(UINT_MAX, out);
 }
 
 int mc_cmd_help(const struct mc_options *o)
@@ -54,7 +57,7 @@ int mc_cmd_help(const struct mc_options *o)
 	}
 	c = mc_command_find(o->args[0]);
 	if (c == NULL)
-		return mc_fail_usage(o, "no command \"%s\"", o->args[0]);
+		return mc_fail_command(o->args[0]);
 	(man ? mc_man_command : mc_command_help)(c, stdout);
 	return MC_EXIT_OK;
 }

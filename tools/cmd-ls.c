@@ -5,6 +5,7 @@
 #include "tier/remote.h"
 #include "tools/json-line.h"
 #include "tools/load-revision.h"
+#include "tools/near-revision.h"
 #include "tools/open-remote.h"
 #include "tools/size.h"
 
@@ -210,8 +211,14 @@ static int list_revisions(const struct mc_options *o, struct mc_remote *remote, 
 		return r;
 	r = find(c, text, &list, err);
 	if (r == 0 && list.n == 0 && text != NULL)
-		r = mc_err_set(
-			err, -ENOENT, "%s holds no checkpoint %s", mc_remote_url(remote), text);
+		r = -ENOENT;
+	if (r == -ENOENT && text != NULL && list.at.model[0] != '\0') {
+		r = mc_revision_missing(c, remote, &list.at, err);
+	} else if (r == -ENOENT && text != NULL) {
+		err->text[0] = '\0';
+		mc_err_set(err, r, "%s holds no checkpoint of %s; 'mooncakefs ls' lists them",
+			mc_remote_url(remote), text);
+	}
 	for (size_t i = 0; i < list.n && r == 0; i++) {
 		struct facts f;
 

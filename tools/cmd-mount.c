@@ -8,6 +8,7 @@
 #include "tier/scrub.h"
 #include "tier/store.h"
 #include "tools/serving.h"
+#include "tools/json-line.h"
 #include "tools/mount-dram.h"
 #include "tools/mount-scrub.h"
 #include "tools/mount-table.h"
@@ -303,6 +304,16 @@ static int run(struct mc_serving *m)
 	return MC_EXIT_OK;
 }
 
+static void tell_mounted(const struct mc_serving *m)
+{
+	struct mc_json_line j;
+
+	mc_json_line_begin(&j, stdout);
+	mc_json_line_text(&j, "event", "mounted");
+	mc_json_line_text(&j, "mountpoint", m->mountpoint);
+	mc_json_line_end(&j);
+}
+
 /* In the process that serves, -1; an exit code in those before it. */
 static int keep(struct mc_serving *m)
 {
@@ -323,6 +334,8 @@ static int keep(struct mc_serving *m)
 	}
 	if (!m->foreground && m->keeper.device < 0) {
 		code = mc_daemon_fork(&m->daemon);
+		if (code == MC_EXIT_OK && mc_options_flag(m->o, MC_OPT_JSON))
+			tell_mounted(m);
 		if (code >= 0)
 			return code;
 	}

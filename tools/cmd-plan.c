@@ -137,6 +137,7 @@ static int open_model(struct planning *p)
 {
 	const char *model = mc_options_text(p->o, MC_OPT_MODEL);
 	struct mc_remote *payload = NULL;
+	struct mc_err err = {0};
 	int r = mc_open_payload(p->o, &payload);
 
 	if (r != 0)
@@ -156,6 +157,8 @@ static int open_model(struct planning *p)
 	} else if (p->from.weights == NULL || p->to.weights == NULL) {
 		r = mc_fail_usage(p->o, "which model? Give --model DIR or --model ORG/MODEL");
 	}
+	if (r == 0 && p->model.n == 0 && p->from.weights == NULL)
+		r = mc_fail(&err, mc_err_set(&err, -EINVAL, "%s holds no tensors", model));
 	mc_remote_close(payload);
 	return r;
 }

@@ -5,6 +5,7 @@
 #include "manifest/verify.h"
 #include "tier/remote.h"
 #include "tools/load-revision.h"
+#include "tools/near-revision.h"
 #include "tools/open-remote.h"
 #include "tools/progress.h"
 #include "tools/size.h"
@@ -64,7 +65,7 @@ static int repair(const struct mc_options *o, struct mc_remote *remote,
 	r = mc_verify_revision(remote, name, &opts, ret, &err);
 	mc_progress_close(&view);
 	mc_close_remotes(from, opts.n_from);
-	return r < 0 ? mc_fail(&err, r) : 0;
+	return r < 0 ? mc_fail_revision(remote, name, &err, r) : 0;
 }
 
 int mc_cmd_repair(const struct mc_options *o)

@@ -4,7 +4,10 @@
 #include "manifest/catalogue.h"
 #include "tier/remote.h"
 #include "tools/json-line.h"
+#include "tools/near-revision.h"
 #include "tools/open-remote.h"
+
+#include <errno.h>
 
 static int take_out(struct mc_remote *remote, const struct mc_rev_name *name, struct mc_err *err)
 {
@@ -14,6 +17,8 @@ static int take_out(struct mc_remote *remote, const struct mc_rev_name *name, st
 	if (r < 0)
 		return r;
 	r = mc_catalogue_remove(c, name, err);
+	if (r == -ENOENT)
+		mc_revision_missing(c, remote, name, err);
 	mc_catalogue_close(c);
 	return r;
 }

@@ -71,7 +71,9 @@ static void print_modes(const json_t *modes, bool has_nvme)
 	{
 		const json_t *on = json_object_get(mode, "on");
 
-		if (json_is_false(on) && (has_nvme || strncmp(name, "nvme_", 5) != 0))
+		/* What no mount has is nothing to look at. */
+		if (json_is_false(on) && strcmp(name, "fuse_io_uring") != 0 &&
+			(has_nvme || strncmp(name, "nvme_", 5) != 0))
 			printf("without      %s: %s\n", name, text(json_object_get(mode, "why")));
 	}
 }

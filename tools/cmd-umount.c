@@ -1,5 +1,6 @@
 /* mooncakefs umount: detaches a mount, names who keeps it busy, waits for the daemon's end. */
 #include "tools/command.h"
+#include "tools/json-line.h"
 #include "tools/mount-table.h"
 
 #include <errno.h>
@@ -42,19 +43,46 @@ static int detach(const char *path, bool lazy)
 	return r == -EPERM ? by_helper(path, lazy) : r;
 }
 
-static int busy(const char *path)
+static void tell_holder(const struct mc_holder *h)
+{
+	struct mc_json_line j;
+
+	mc_json_line_begin(&j, stdout);
+	mc_json_line_text(&j, "event", "holder");
+	mc_json_line_number(&j, "pid", (uint64_t)h->pid);
+	mc_json_line_text(&j, "name", h->name);
+	mc_json_line_text(&j, "how", h->how);
+	mc_json_line_end(&j);
+}
+
+static void tell(const char *event, const char *path)
+{
+	struct mc_json_line j;
+
+	mc_json_line_begin(&j, stdout);
+	mc_json_line_text(&j, "event", event);
+	mc_json_line_text(&j, "mountpoint", path);
+	mc_json_line_end(&j);
+}
+
+static int busy(const char *path, bool json)
 {
 	struct mc_holder holders[HOLDERS_SHOWN];
 	unsigned n = mc_mount_holders(path, holders, HOLDERS_SHOWN);
 
 	fprintf(stderr, "mooncakefs: %s is in use%s\n", path, n == 0 ? "" : " by:");
-	for (unsigned i = 0; i < n && i < HOLDERS_SHOWN; i++)
+	for (unsigned i = 0; i < n && i < HOLDERS_SHOWN; i++) {
 		fprintf(stderr, "  process %d (%s): %s\n", (int)holders[i].pid, holders[i].name,
 			holders[i].how);
+		if (json)
+			tell_holder(&holders[i]);
+	}
 	if (n > HOLDERS_SHOWN)
 		fprintf(stderr, "  and %u more\n", n - HOLDERS_SHOWN);
 	fprintf(stderr, "End %s, or detach with 'mooncakefs umount --lazy %s'.\n",
 		n == 0 ? "what uses it (perhaps in another mount namespace)" : "them", path);
+	if (json)
+		tell("busy", path);
 	return MC_EXIT_BUSY;
 }
 
@@ -70,7 +98,7 @@ static void wait_for_end(int pidfd)
 
 int mc_cmd_umount(const struct mc_options *o)
 {
-	bool lazy = mc_options_flag(o, MC_OPT_LAZY);
+	bool lazy = mc_options_flag(o, MC_OPT_LAZY), json = mc_options_flag(o, MC_OPT_JSON);
 	struct mc_err err = {0};
 	char path[PATH_MAX];
 	struct mc_mount m;
@@ -96,7 +124,9 @@ int mc_cmd_umount(const struct mc_options *o)
 	if (r == 0 && pidfd >= 0)
 		wait_for_end(pidfd);
 	if (r == -EBUSY)
-		return busy(path);
+		return busy(path, json);
+	if (r == 0 && json)
+		tell(lazy ? "detached" : "unmounted", path);
 	return r == 0 ? MC_EXIT_OK
 		      : mc_fail(&err, mc_err_set(&err, r, "%s: %s", path, strerror(-r)));
 }

@@ -6,6 +6,7 @@
 #include "tier/remote.h"
 #include "tier/remote-set.h"
 #include "tools/load-revision.h"
+#include "tools/near-revision.h"
 #include "tools/open-remote.h"
 #include "tools/progress.h"
 #include "tools/size.h"
@@ -57,7 +58,7 @@ static int verify(const struct mc_options *o, struct mc_remote *remote,
 	mc_progress_open(&view, mc_options_flag(o, MC_OPT_JSON));
 	r = mc_verify_revision(remote, name, &opts, ret, &err);
 	mc_progress_close(&view);
-	return r < 0 ? mc_fail(&err, r) : 0;
+	return r < 0 ? mc_fail_revision(remote, name, &err, r) : 0;
 }
 
 /* The URL or name that --from gives, without what may stand behind '#'. */

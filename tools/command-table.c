@@ -231,16 +231,17 @@ const struct mc_command mc_command_table[] = {
 const unsigned mc_command_count = sizeof(mc_command_table) / sizeof(*mc_command_table);
 
 const struct mc_exit_code mc_exit_codes[] = {
-	{MC_EXIT_OK, "Done."},
-	{MC_EXIT_FAILED,
-		"Failed; the reason is on standard error. fsck: there was damage, and it is "
-		"repaired."},
-	{MC_EXIT_USAGE, "Wrong usage: the command line or a configuration file."},
-	{MC_EXIT_DAMAGED,
-		"verify, repair, gc, fsck: bytes are missing or wrong. fsck: or it could not look "
+	{MC_EXIT_OK, UINT_MAX, "Done."},
+	{MC_EXIT_FAILED, ~MC_IN_FSCK, "Failed; the reason is on standard error."},
+	{MC_EXIT_REPAIRED, MC_IN_FSCK, "fsck: there was damage, and it is repaired."},
+	{MC_EXIT_USAGE, UINT_MAX, "Wrong usage: the command line or a configuration file."},
+	{MC_EXIT_DAMAGED, MC_IN_VERIFY | MC_IN_REPAIR | MC_IN_GC | MC_IN_FSCK | MC_IN_REBALANCE,
+		"verify, repair, gc, rebalance, fsck: bytes are missing or wrong. fsck: or it "
+		"could not look "
 		"at all "
 		"of them."},
-	{MC_EXIT_BUSY, "umount, fsck: the mount or the directory is in use."},
-	{MC_EXIT_INCOMPLETE, "warm: the tier does not hold everything."},
+	{MC_EXIT_BUSY, MC_IN_UMOUNT | MC_IN_FSCK,
+		"umount, fsck: the mount or the directory is in use."},
+	{MC_EXIT_INCOMPLETE, MC_IN_WARM, "warm: the tier does not hold everything."},
 };
 const unsigned mc_exit_code_count = sizeof(mc_exit_codes) / sizeof(*mc_exit_codes);

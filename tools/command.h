@@ -27,6 +27,7 @@ struct mc_command {
 
 struct mc_exit_code {
 	int code;
+	unsigned commands;   /* MC_IN_… */
 	const char *meaning; /* a sentence */
 };
 extern const struct mc_exit_code mc_exit_codes[];
@@ -43,11 +44,16 @@ void mc_program_help(FILE *out);
 int mc_command_run(const struct mc_command *c, int argc, char *const *argv);
 int mc_command_check(const struct mc_command *c, int argc, char *const *argv);
 
-/* Prints "mooncakefs: text" on standard error and returns MC_EXIT_FAILED. */
+/* Prints "mooncakefs: text" on standard error, with --json an object on standard output, too, and
+ * returns MC_EXIT_FAILED. */
 int mc_fail(const struct mc_err *err, int code);
+/* The same with another exit code. */
+int mc_fail_as(const struct mc_err *err, int code, int exit_code);
 /* The same for a wrong command line, with a hint at --help; returns MC_EXIT_USAGE. */
 int mc_fail_usage(const struct mc_options *o, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+/* No command has the name word, and which is near. MC_EXIT_USAGE. */
+int mc_fail_command(const char *word);
 
 int mc_cmd_config(const struct mc_options *o);
 int mc_cmd_debug_bundle(const struct mc_options *o);

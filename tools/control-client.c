@@ -24,10 +24,12 @@ static int find(const char *mountpoint, struct mc_mount *ret, struct mc_err *err
 
 	if (mountpoint == NULL) {
 		r = mc_mount_only(ret);
-		return r == -EEXIST
-			? mc_err_set(err, r, "there are several mounts; say which MOUNTPOINT")
-			: r < 0 ? mc_err_set(err, r, "no mooncakefs is mounted here")
-				: 0;
+		return r == -EEXIST ? mc_err_set(err, r,
+					      "there are several mounts, such as %s: say which "
+					      "MOUNTPOINT",
+					      ret->path)
+			: r < 0     ? mc_err_set(err, r, "no mooncakefs is mounted here")
+				    : 0;
 	}
 	r = mc_mount_resolve(mountpoint, path);
 	if (r == 0)

@@ -1,16 +1,39 @@
 /* JSON lines on a stream. */
 #include "tools/json-line.h"
 
+/* Bytes of the character that begins at s, 1 to 4; 0: it is not UTF-8. */
+static unsigned utf8(const char *s)
+{
+	const unsigned char *u = (const unsigned char *)s;
+	unsigned n = u[0] < 0x80 ? 1 : u[0] >= 0xc2 && u[0] < 0xe0 ? 2 : 0;
+
+	if (n == 0)
+		n = (u[0] & 0xf0) == 0xe0 ? 3 : u[0] >= 0xf0 && u[0] < 0xf5 ? 4 : 0;
+	for (unsigned i = 1; i < n; i++)
+		if ((u[i] & 0xc0) != 0x80)
+			return 0;
+	/* Longer than it need be, a surrogate, or beyond the last one. */
+	if ((u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] > 0x9f) ||
+		(u[0] == 0xf0 && u[1] < 0x90) || (u[0] == 0xf4 && u[1] > 0x8f))
+		return 0;
+	return n;
+}
+
 static void put_text(FILE *out, const char *s)
 {
 	fputc('"', out);
-	for (; *s != '\0'; s++) {
+	while (*s != '\0') {
+		unsigned n = utf8(s);
+
 		if (*s == '"' || *s == '\\')
 			fputc('\\', out);
-		if ((unsigned char)*s < 0x20)
+		if (n == 1 && (unsigned char)*s < 0x20)
 			fprintf(out, "\\u%04x", (unsigned char)*s);
+		else if (n > 0)
+			fwrite(s, 1, n, out);
 		else
-			fputc(*s, out);
+			fputs("\\ufffd", out);
+		s += n > 0 ? n : 1;
 	}
 	fputc('"', out);
 }

@@ -1,4 +1,5 @@
-/* One JSON object on one line, written key by key. Text is escaped; it must be UTF-8. */
+/* One JSON object on one line, written key by key. Text is escaped; what is not UTF-8
+ * becomes U+FFFD. */
 #pragma once
 
 #include <stdbool.h>

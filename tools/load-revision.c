@@ -2,25 +2,9 @@
 #include "tools/load-revision.h"
 
 #include "tools/command.h"
+#include "tools/near-revision.h"
 
 #include <errno.h>
-
-/* Fills in the newest revision where the name has none. */
-static int resolve(
-	struct mc_catalogue *c, struct mc_remote *r, struct mc_rev_name *name, struct mc_err *err)
-{
-	int res;
-
-	if (name->rev[0] != '\0')
-		return 0;
-	res = mc_catalogue_latest(c, name, NULL, err);
-	if (res == -ENOENT) {
-		err->text[0] = '\0';
-		mc_err_set(err, res, "%s has no checkpoint %s/%s; 'mooncakefs ls' lists them",
-			mc_remote_url(r), name->org, name->model);
-	}
-	return res;
-}
 
 /* ret may be NULL: the name is wanted only. */
 static int load(
@@ -32,12 +16,15 @@ static int load(
 
 	if (res < 0)
 		return res;
-	res = resolve(c, r, name, err);
+	if (name->rev[0] == '\0')
+		res = mc_catalogue_latest(c, name, NULL, err);
 	if (res == 0 && ret != NULL) {
 		res = mc_catalogue_load(c, name, &loaded, err);
 		if (res == 0)
 			*ret = loaded.m;
 	}
+	if (res == -ENOENT)
+		mc_revision_missing(c, r, name, err);
 	mc_catalogue_close(c);
 	return res;
 }

@@ -1,5 +1,6 @@
 /* The mooncakefs program: finds the command, reads its options, runs it. */
 #include "tools/command.h"
+#include "tools/json-line.h"
 #include "tools/mount-helper.h"
 
 #include <errno.h>
@@ -15,10 +16,34 @@ const struct mc_command *mc_command_find(const char *name)
 	return NULL;
 }
 
+/* The command was given --json: what goes wrong is told there, too. */
+static bool json;
+
+static void tell_error(const char *text, int code)
+{
+	struct mc_json_line j;
+
+	if (!json)
+		return;
+	mc_json_line_begin(&j, stdout);
+	mc_json_line_text(&j, "event", "error");
+	mc_json_line_text(&j, "text", text);
+	mc_json_line_number(&j, "exit_code", (uint64_t)code);
+	mc_json_line_end(&j);
+}
+
+int mc_fail_as(const struct mc_err *err, int code, int exit_code)
+{
+	const char *text = err->text[0] != '\0' ? err->text : strerror(-code);
+
+	fprintf(stderr, "mooncakefs: %s\n", text);
+	tell_error(text, exit_code);
+	return exit_code;
+}
+
 int mc_fail(const struct mc_err *err, int code)
 {
-	fprintf(stderr, "mooncakefs: %s\n", err->text[0] != '\0' ? err->text : strerror(-code));
-	return MC_EXIT_FAILED;
+	return mc_fail_as(err, code, MC_EXIT_FAILED);
 }
 
 static const char *command_name(unsigned bit)
@@ -32,17 +57,18 @@ static const char *command_name(unsigned bit)
 int mc_fail_usage(const struct mc_options *o, const char *fmt, ...)
 {
 	const char *name = command_name(o->command);
+	char text[1024];
 	va_list ap;
 
 	va_start(ap, fmt);
-	fprintf(stderr, "mooncakefs %s: ", name);
-	vfprintf(stderr, fmt, ap);
-	fprintf(stderr, "\nTry 'mooncakefs help %s'.\n", name);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	fprintf(stderr, "mooncakefs %s: %s\nTry 'mooncakefs help %s'.\n", name, text, name);
+	tell_error(text, MC_EXIT_USAGE);
 	return MC_EXIT_USAGE;
 }
 
-static int unknown_command(const char *word)
+int mc_fail_command(const char *word)
 {
 	const char *names[32], *near;
 	unsigned n = 0;
@@ -89,15 +115,19 @@ int mc_command_check(const struct mc_command *c, int argc, char *const *argv)
 int mc_command_run(const struct mc_command *c, int argc, char *const *argv)
 {
 	struct mc_options o;
-	int code = read_line(c, argc, argv, &o);
+	int code;
 
+	for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+		json = json || strcmp(argv[i], "--json") == 0;
+	code = read_line(c, argc, argv, &o);
 	if (code == MC_EXIT_OK && mc_options_flag(&o, MC_OPT_HELP))
 		mc_command_help(c, stdout);
 	else if (code == MC_EXIT_OK)
 		code = c->run(&o);
 	mc_options_done(&o);
 	if (fflush(stdout) != 0 && code == MC_EXIT_OK) {
-		fprintf(stderr, "mooncakefs: standard output: %s\n", strerror(errno));
+		if (errno != EPIPE) /* else who reads it has seen enough */
+			fprintf(stderr, "mooncakefs: standard output: %s\n", strerror(errno));
 		code = MC_EXIT_FAILED;
 	}
 	return code;
@@ -123,6 +153,6 @@ int main(int argc, char **argv)
 		word = "version";
 	c = mc_command_find(word);
 	if (c == NULL)
-		return unknown_command(word);
+		return mc_fail_command(word);
 	return mc_command_run(c, argc - 2, argv + 2);
 }

@@ -4,6 +4,7 @@
 #include "tools/command.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <string.h>
 
 #define WIDTH 62 /* columns after which a source line is broken at the next space */
@@ -113,10 +114,12 @@ static void put_option(FILE *out, const struct mc_option *opt)
 	put_default(out, opt);
 }
 
-static void put_exit_codes(FILE *out)
+static void put_exit_codes(unsigned commands, FILE *out)
 {
 	fputs(".SH EXIT STATUS\n", out);
 	for (unsigned i = 0; i < mc_exit_code_count; i++) {
+		if ((mc_exit_codes[i].commands & commands) == 0)
+			continue;
 		fprintf(out, ".TP\n.B %d\n", mc_exit_codes[i].code);
 		put_line(out, mc_exit_codes[i].meaning);
 	}
@@ -138,7 +141,7 @@ void mc_man_command(const struct mc_command *c, FILE *out)
 	for (int i = 0; i < MC_OPT_N; i++)
 		if ((mc_option_table[i].commands & c->bit) != 0)
 			put_option(out, &mc_option_table[i]);
-	put_exit_codes(out);
+	put_exit_codes(c->bit, out);
 	fputs(".SH SEE ALSO\n.BR mooncakefs (1),\n.BR mooncakefs.json (5)\n", out);
 }
 
@@ -157,7 +160,7 @@ void mc_man_program(FILE *out)
 		fprintf(out, ".TP\n.BR mooncakefs\\-%s (1)\n", mc_command_table[i].name);
 		put_line(out, mc_command_table[i].sentence);
 	}
-	put_exit_codes(out);
+	put_exit_codes(UINT_MAX, out);
 	fputs(".SH SEE ALSO\n.BR mooncakefs.json (5),\n.BR mooncakefs\\-layout (5),\n"
 	      ".BR mooncakefs\\-remote (5),\n.BR mooncakefs\\-service (8),\n"
 	      ".BR mount.fuse.mooncakefs (8)\n",

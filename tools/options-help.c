@@ -67,7 +67,7 @@ void mc_options_help(unsigned command, FILE *out)
 	}
 }
 
-#define NEAR_MAX 32
+#define NEAR_MAX 96
 
 /* Number of insertions, removals, replacements and swaps of neighbours that lead from a to b. */
 static size_t edit_distance(const char *a, const char *b)

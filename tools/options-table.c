@@ -58,8 +58,9 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 	[MC_OPT_JSON] = {"json", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Print JSON lines, for programs.",
 		MC_IN_IMPORT | MC_IN_LS | MC_IN_VERIFY | MC_IN_EXPORT | MC_IN_VERSION |
-			MC_IN_CONFIG | MC_IN_LAYOUT | MC_IN_PLAN | MC_IN_RESHARD | MC_IN_GC |
-			MC_IN_RM | MC_IN_REBALANCE | MC_IN_REPAIR | MC_IN_FSCK | ON_DAEMON},
+			MC_IN_MOUNT | MC_IN_UMOUNT | MC_IN_CONFIG | MC_IN_LAYOUT | MC_IN_PLAN |
+			MC_IN_RESHARD | MC_IN_GC | MC_IN_RM | MC_IN_REBALANCE | MC_IN_REPAIR |
+			MC_IN_FSCK | ON_DAEMON},
 	[MC_OPT_MODEL] = {"model", 0, false, false, MC_OPTION_TEXT, "DIR|ORG/MODEL[@REV]", NULL, 0,
 		0,
 		"The checkpoint a layout is for: a local directory, or a revision on the remote. "
