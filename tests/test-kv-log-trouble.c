@@ -127,6 +127,23 @@ START_TEST(a_disk_full_from_outside_is_enospc_and_harmless)
 }
 END_TEST
 
+/* Nothing small is put that would look at the disk again. */
+START_TEST(an_object_in_parts_finds_the_room_that_a_full_disk_has_again)
+{
+	struct mc_kv_log *log = start();
+
+	ck_assert_int_eq(kv_put(log, &owner, "a", 1, 200000), 0);
+	trouble.space = -ENOSPC;
+	ck_assert_int_eq(mc_kv_log_seal(log), 0);
+	ck_assert_int_eq(kv_put(log, &owner, "image", 2, 2 * MIB), -ENOSPC);
+	ck_assert_int_eq(kv_put(log, &owner, "image", 2, 2 * MIB), -ENOSPC);
+	trouble.space = 0;
+	ck_assert_int_eq(kv_put(log, &owner, "image", 2, 2 * MIB), 0);
+	ck_assert_int_eq(kv_check(log, &owner, "image", 2), 0);
+	stop(log);
+}
+END_TEST
+
 /* Changes one byte of a file in dir. */
 static void flip(const char *name, uint64_t off)
 {
@@ -295,6 +312,7 @@ SUITE_MAIN("kv-log-trouble", after_a_failed_sync_the_items_are_written_to_anothe
 	a_retired_segment_ends_as_a_removed_file,
 	a_spent_error_budget_bypasses_until_a_probe_succeeds,
 	a_disk_full_from_outside_is_enospc_and_harmless,
+	an_object_in_parts_finds_the_room_that_a_full_disk_has_again,
 	a_damaged_header_is_found_by_reading_and_a_damaged_payload_by_reclaim,
 	a_record_from_another_place_is_not_taken_for_the_one_asked_for,
 	lost_files_lose_their_objects_only,

@@ -39,8 +39,7 @@
  *   MOVING   the packer queued copies of its live records
  *   FREEING  nobody needs it; the record of its next generation is on the way
  * failed: a write or sync of it failed; it is never written again and ends as a removed file.
- * aside: it is SEALED and nowhere while this life lasts: nothing of it is read, moved or freed, and
- * the table keeps its records for a life that can open it.
+ * aside: SEALED and nowhere; the table keeps its records for a life that can open it.
  */
 #pragma once
 
@@ -353,6 +352,8 @@ struct mc_kv_segment *mc_kv_segment_get(const struct mc_kv_log *log, uint32_t id
 struct mc_kv_segment *mc_kv_segment_note(struct mc_kv_log *log, uint32_t id);
 /* One to be filled, OPEN. -EAGAIN: reclaim first; -EIO and others. spare: may take the last one. */
 int mc_kv_segment_take(struct mc_kv_log *log, bool spare, struct mc_kv_segment **ret);
+/* A disk that was full may have room again: one more is made, if it has. The packer only. */
+void mc_kv_segments_look(struct mc_kv_log *log);
 /* How many a put could still take without reclaim. */
 uint32_t mc_kv_segments_left_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock);
 /* Journals the next generation of what is empty, and makes it FREE. The committer only. */
@@ -427,8 +428,7 @@ int mc_kv_committer_start(struct mc_kv_log *log);
 void mc_kv_bad_drop(struct mc_kv_log *log, uint32_t slot, const char *why);
 /* 0 or -errno: then the log is as before, and it may be called again. */
 int mc_kv_recover(struct mc_kv_log *log, struct mc_err *err);
-/* Its first part: the journal opened and its records in the table. Changes nothing on disk.
- * damaged: as in journal.h, may be NULL. */
+/* Its first part: the journal's records in the table. damaged: as in journal.h, may be NULL. */
 int mc_kv_replay(struct mc_kv_log *log,
 	void (*damaged)(void *ctx, const char *file, const char *what), void *ctx,
 	struct mc_err *err);

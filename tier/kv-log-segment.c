@@ -77,8 +77,9 @@ static int make_place(struct mc_kv_log *log, struct mc_kv_segment *seg)
 	return 0;
 }
 
-/* A FREE one, with space if possible; else a new number. */
-static struct mc_kv_segment *choose_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
+/* A FREE one, with space if possible and not bare; else a new number. */
+static struct mc_kv_segment *choose_locked(struct mc_kv_log *log, bool want_bare)
+	MC_REQUIRES(log->lock)
 {
 	struct mc_kv_segment *bare = NULL;
 
@@ -87,11 +88,39 @@ static struct mc_kv_segment *choose_locked(struct mc_kv_log *log) MC_REQUIRES(lo
 
 		if (seg == NULL || seg->state != MC_KV_SEG_FREE)
 			continue;
-		if (seg->place.fd >= 0)
+		if (seg->place.fd < 0)
+			bare = seg;
+		else if (!want_bare)
 			return seg;
-		bare = seg;
 	}
 	return bare != NULL ? bare : mc_kv_segment_note(log, log->n_segs > 0 ? log->n_segs : 1);
+}
+
+static bool is_full(int r)
+{
+	return r == -ENOSPC || r == -EDQUOT || r == -EFBIG;
+}
+
+void mc_kv_segments_look(struct mc_kv_log *log)
+{
+	struct mc_kv_segment *seg = NULL;
+	int r;
+
+	mc_mutex_lock(&log->lock);
+	if (log->disk_full && max_files_locked(log) > log->n_files)
+		seg = choose_locked(log, true);
+	if (seg != NULL)
+		seg->state = MC_KV_SEG_OPEN;
+	mc_mutex_unlock(&log->lock);
+	if (seg == NULL)
+		return;
+	r = make_place(log, seg);
+	mc_mutex_lock(&log->lock);
+	seg->state = MC_KV_SEG_FREE;
+	log->disk_full = r != 0;
+	mc_mutex_unlock(&log->lock);
+	if (r != 0 && !is_full(r))
+		mc_kv_failed(log, r);
 }
 
 int mc_kv_segment_take(struct mc_kv_log *log, bool spare, struct mc_kv_segment **ret)
@@ -106,7 +135,7 @@ int mc_kv_segment_take(struct mc_kv_log *log, bool spare, struct mc_kv_segment *
 		log->disk_full = false;
 	if (mc_kv_segments_left_locked(log) < need)
 		r = -EAGAIN;
-	else if ((seg = choose_locked(log)) == NULL)
+	else if ((seg = choose_locked(log, false)) == NULL)
 		r = -ENOMEM;
 	if (r == 0)
 		seg->state = MC_KV_SEG_OPEN;
@@ -118,7 +147,7 @@ int mc_kv_segment_take(struct mc_kv_log *log, bool spare, struct mc_kv_segment *
 	if (r != 0) {
 		mc_mutex_lock(&log->lock);
 		seg->state = MC_KV_SEG_FREE;
-		if (r == -ENOSPC || r == -EDQUOT || r == -EFBIG) {
+		if (is_full(r)) {
 			log->disk_full = true;
 			r = -EAGAIN;
 		}

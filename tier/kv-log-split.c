@@ -75,26 +75,37 @@ static struct mc_kv_op *make_part(struct mc_kv_op *whole, uint64_t i, const unsi
 	return op;
 }
 
+static bool are_left(struct mc_kv_log *log, uint64_t n)
+{
+	bool left;
+
+	mc_mutex_lock(&log->lock);
+	left = n <= mc_kv_segments_left_locked(log);
+	mc_mutex_unlock(&log->lock);
+	return left;
+}
+
 /* Takes a number. -EAGAIN: there is no room for all of it yet; -ENOSPC: there never is. */
 static int begin(struct mc_kv_log *log, struct mc_kv_op *op)
 {
 	uint64_t bytes = part_bytes(log), n = (op->meta.size + bytes - 1) / bytes;
-	uint64_t each = log->segment_bytes / (bytes + MC_KV_ALIGN), here = 0;
-	int r = 0;
+	uint64_t each = log->segment_bytes / (bytes + MC_KV_ALIGN), here = 0, need;
 
 	if (((n + each - 1) / each + 1) * log->segment_bytes > log->capacity)
 		return -ENOSPC;
 	if (log->puts.seg != NULL)
 		here = (log->segment_bytes - log->puts.off) / (bytes + MC_KV_ALIGN);
 	n -= min(n, here);
+	need = n > 0 ? (n + each - 1) / each + 1 : 0; /* one segment stays spare */
+	if (!are_left(log, need)) {
+		mc_kv_segments_look(log);
+		if (!are_left(log, need))
+			return -EAGAIN;
+	}
 	mc_mutex_lock(&log->lock);
-	/* One segment stays spare. */
-	if (n > 0 && (n + each - 1) / each + 1 > mc_kv_segments_left_locked(log))
-		r = -EAGAIN;
-	else
-		op->loc = (struct mc_kv_loc){MC_KV_SPLIT, log->split_seq++, bytes};
+	op->loc = (struct mc_kv_loc){MC_KV_SPLIT, log->split_seq++, bytes};
 	mc_mutex_unlock(&log->lock);
-	return r;
+	return 0;
 }
 
 int mc_kv_split_write(struct mc_kv_log *log, struct mc_kv_op *op)
