@@ -23,13 +23,19 @@ static int fail(struct io_switch *s, int error)
 	return error;
 }
 
-/* The outcome of a changing call, 0 = do it: kind is the switch of its kind. */
-static int enter(struct io_switch *s, _Atomic int *kind, bool waits)
+static void wait_while(_Atomic bool *hangs)
 {
 	const struct timespec moment = {.tv_nsec = 1000000};
 
-	while (waits && atomic_load(&s->hang))
+	while (atomic_load(hangs))
 		nanosleep(&moment, NULL); /* a disk has no event to wait for */
+}
+
+/* The outcome of a changing call, 0 = do it: kind is the switch of its kind. */
+static int enter(struct io_switch *s, _Atomic int *kind, bool waits)
+{
+	if (waits)
+		wait_while(&s->hang);
 	if (atomic_load(&s->fail_at) > 0 && atomic_fetch_sub(&s->fail_at, 1) == 1)
 		return fail(s, atomic_load(&s->error));
 	return fail(s, kind != NULL ? atomic_load(kind) : 0);
@@ -55,7 +61,10 @@ static int switch_close(const struct mc_io *io, int fd)
 static int64_t switch_pread(const struct mc_io *io, int fd, void *buf, size_t len, uint64_t off)
 {
 	struct io_switch *s = self(io);
-	int r = fail(s, atomic_load(&s->reads));
+	int r;
+
+	wait_while(&s->reads_hang);
+	r = fail(s, atomic_load(&s->reads));
 
 	return r == 0 ? real()->pread(real(), fd, buf, len, off) : r;
 }

@@ -11,6 +11,7 @@
 #include "tier/block-cache.h"
 
 #include "tier/block-key.h"
+#include "tier/block-read.h"
 #include "tier/digest.h"
 #include "tier/lock.h"
 
@@ -40,6 +41,7 @@ struct mc_block_cache {
 	struct mc_cond left;
 	struct mc_kv_log *log; /* borrowed; NULL = not attached */
 	unsigned users;        /* calls and transfers that use it */
+	struct mc_block_reads reads;
 	uint64_t used, warm, blocks;
 	struct kept *buckets[BUCKETS]; /* owned */
 };
@@ -150,11 +152,48 @@ static void heat_locked(struct mc_block_cache *c, struct slot *s, bool warm) MC_
 	c->warm -= warm ? 0 : space_of(s->len);
 }
 
+static bool is_here(struct mc_block_cache *c, const uint8_t digest[16], uint64_t block)
+{
+	bool here;
+
+	mc_mutex_lock(&c->lock);
+	here = slot_locked(c, digest, block) != NULL;
+	mc_mutex_unlock(&c->lock);
+	return here;
+}
+
 static void forget(struct mc_block_cache *c, const uint8_t digest[16], uint64_t block)
 {
 	mc_mutex_lock(&c->lock);
 	clear_locked(c, digest, block);
 	mc_mutex_unlock(&c->lock);
+}
+
+/* ---- users of the log */
+
+/* The log, which stays until leave; NULL: there is none. */
+static struct mc_kv_log *enter(struct mc_block_cache *c)
+{
+	struct mc_kv_log *log;
+
+	mc_mutex_lock(&c->lock);
+	log = c->log;
+	c->users += log != NULL;
+	mc_mutex_unlock(&c->lock);
+	return log;
+}
+
+static void leave(struct mc_block_cache *c)
+{
+	mc_mutex_lock(&c->lock);
+	if (--c->users == 0)
+		mc_cond_broadcast(&c->left);
+	mc_mutex_unlock(&c->lock);
+}
+
+static void read_ended(void *ctx)
+{
+	leave(ctx);
 }
 
 /* ---- life */
@@ -167,6 +206,7 @@ int mc_block_cache_open(struct mc_block_cache **ret)
 		return -ENOMEM;
 	mc_mutex_init(&c->lock);
 	mc_cond_init(&c->left);
+	mc_block_reads_init(&c->reads, read_ended, c);
 	*ret = c;
 	return 0;
 }
@@ -181,6 +221,7 @@ void mc_block_cache_close(struct mc_block_cache *c)
 			free(f->slots);
 			free(f);
 		}
+	mc_block_reads_done(&c->reads);
 	mc_cond_done(&c->left);
 	mc_mutex_done(&c->lock);
 	free(c);
@@ -209,26 +250,6 @@ void mc_block_cache_detach(struct mc_block_cache *c)
 	mc_mutex_unlock(&c->lock);
 }
 
-/* The log, which stays until leave; NULL: there is none. */
-static struct mc_kv_log *enter(struct mc_block_cache *c)
-{
-	struct mc_kv_log *log;
-
-	mc_mutex_lock(&c->lock);
-	log = c->log;
-	c->users += log != NULL;
-	mc_mutex_unlock(&c->lock);
-	return log;
-}
-
-static void leave(struct mc_block_cache *c)
-{
-	mc_mutex_lock(&c->lock);
-	if (--c->users == 0)
-		mc_cond_broadcast(&c->left);
-	mc_mutex_unlock(&c->lock);
-}
-
 /* ---- transfers */
 
 static void read_end(struct mc_block_op *op, int res)
@@ -243,40 +264,56 @@ static void read_end(struct mc_block_op *op, int res)
 	else if (res == -EBADMSG)
 		clear_locked(c, op->id->digest, op->block);
 	mc_mutex_unlock(&c->lock);
-	leave(c);
 	op->done(op, res);
 }
 
-static void read_done(struct mc_kv_log_read *r, int res)
+static void read_done(void *ctx, const void *bytes, int res)
 {
-	struct mc_block_op *op = r->ctx;
+	struct mc_block_op *op = ctx;
+	uint32_t len = mc_block_len(op->id->size, op->block);
 
-	if (res == 0 && mc_crc32c(0, r->buf, r->len) != op->crc)
+	if (res == 0 && mc_crc32c(0, bytes, len) != op->crc)
 		res = -EBADMSG;
+	if (res == 0)
+		memcpy(op->buf, bytes, len);
 	read_end(op, res);
 }
 
 void mc_block_cache_read(struct mc_block_op *op)
 {
+	struct mc_block_cache *c = op->cache;
 	uint32_t len = mc_block_len(op->id->size, op->block);
-	struct mc_kv_log *log = enter(op->cache);
+	struct mc_kv_log_read what = {.size = len, .len = len};
+	struct mc_kv_log *log = enter(c);
+	char key[MC_BLOCK_KEY];
 	int r;
 
 	if (log == NULL) {
 		op->done(op, -ESHUTDOWN);
 		return;
 	}
-	mc_block_key(op->id->digest, op->block, op->key);
-	op->read = (struct mc_kv_log_read){
-		.size = len, .len = len, .buf = op->buf, .done = read_done, .ctx = op};
-	memcpy(op->read.version, op->id->digest, sizeof(op->read.version));
-	r = mc_kv_log_find(log, op->key, op->read.version, len, &op->read.loc, &op->crc);
-	if (r == 0) {
-		mc_kv_log_read(log, &op->read);
+	mc_block_key(op->id->digest, op->block, key);
+	memcpy(what.version, op->id->digest, sizeof(what.version));
+	r = mc_kv_log_find(log, key, what.version, len, &what.loc, &op->crc);
+	if (r != 0)
+		forget(c, op->id->digest, op->block);
+	else
+		r = mc_block_reads_begin(&c->reads, log, &what, read_done, op);
+	if (r == 0)
 		return;
-	}
-	forget(op->cache, op->id->digest, op->block);
+	leave(c);
 	read_end(op, r);
+}
+
+void mc_block_cache_look(struct mc_block_cache *c, uint64_t patience_ns)
+{
+	struct mc_kv_log *log = enter(c);
+
+	if (log == NULL)
+		return;
+	if (mc_block_reads_give_up(&c->reads, mc_now_ns() - patience_ns) > 0 && patience_ns > 0)
+		mc_kv_log_hangs(log);
+	leave(c);
 }
 
 static void write_done(struct mc_kv_item *item, int res)
@@ -295,11 +332,12 @@ static void write_done(struct mc_kv_item *item, int res)
 void mc_block_cache_write(struct mc_block_op *op, bool hurry)
 {
 	struct mc_block_cache *c = op->cache;
-	struct mc_kv_log *log = op->block < MC_BLOCK_KEYS ? enter(c) : NULL;
+	bool can = op->block < MC_BLOCK_KEYS, answers = mc_block_reads_lost(&c->reads) == 0;
+	struct mc_kv_log *log = can && answers ? enter(c) : NULL;
 	struct mc_kv_item *item = &op->item;
 
 	if (log == NULL) {
-		op->done(op, op->block < MC_BLOCK_KEYS ? -ESHUTDOWN : -EFBIG);
+		op->done(op, can ? -ESHUTDOWN : -EFBIG);
 		return;
 	}
 	mc_block_key(op->id->digest, op->block, op->key);
@@ -327,12 +365,7 @@ void mc_block_cache_write(struct mc_block_op *op, bool hurry)
 
 bool mc_block_cache_has(struct mc_block_cache *c, const struct mc_file_id *id, uint64_t block)
 {
-	bool has;
-
-	mc_mutex_lock(&c->lock);
-	has = slot_locked(c, id->digest, block) != NULL;
-	mc_mutex_unlock(&c->lock);
-	return has;
+	return mc_block_reads_lost(&c->reads) == 0 && is_here(c, id->digest, block);
 }
 
 uint64_t mc_block_cache_resident(struct mc_block_cache *c, const struct mc_file_id *id)
@@ -357,7 +390,7 @@ int64_t mc_block_cache_drop(struct mc_block_cache *c, const struct mc_file_id *i
 	for (uint64_t b = 0; log != NULL && r == 0 && b < mc_block_count(id->size); b++) {
 		char key[MC_BLOCK_KEY];
 
-		if (!mc_block_cache_has(c, id, b))
+		if (!is_here(c, id->digest, b))
 			continue;
 		mc_block_key(id->digest, b, key);
 		r = mc_kv_log_evict(log, key, id->digest, &nowhere);
@@ -386,6 +419,7 @@ void mc_block_cache_stats(struct mc_block_cache *c, struct mc_block_cache_stats 
 	ret->used = c->used;
 	ret->blocks = c->blocks;
 	mc_mutex_unlock(&c->lock);
+	ret->lost = mc_block_reads_lost(&c->reads);
 }
 
 /* ---- what the log says and asks */

@@ -22,8 +22,10 @@ void mc_block_cache_close(struct mc_block_cache *c);
 /*
  * One transfer; the caller owns the struct and buf (page-aligned) until done runs: exactly once,
  * any thread, perhaps before the call returns, no lock held; done must not block. Read: 0; -ENOENT
- * not here; -EBADMSG wrong bytes, and the block is not here any more; -EIO. Write: 0 durable;
- * -ENOSPC, -EIO, … not kept. Both: -ESHUTDOWN without a log.
+ * not here; -EBADMSG wrong bytes, and the block is not here any more; -EIO; -ETIMEDOUT the device
+ * does not answer, and buf is not touched by what it may say later. Write: 0 durable; -ENOSPC,
+ * -EIO, … not kept; -ESHUTDOWN, too, while a read that was given up has not ended. Both: -ESHUTDOWN
+ * without a log.
  */
 struct mc_block_op {
 	struct mc_block_cache *cache;
@@ -36,12 +38,15 @@ struct mc_block_op {
 	/* The cache's. */
 	char key[MC_BLOCK_KEY];
 	struct mc_kv_item item;
-	struct mc_kv_log_read read;
 };
 void mc_block_cache_read(struct mc_block_op *op);
 /* hurry: what is queued is made durable without waiting for more. */
 void mc_block_cache_write(struct mc_block_op *op, bool hurry);
 
+/* Gives up reads that take longer than that: the device hangs, and has nothing until they end. */
+void mc_block_cache_look(struct mc_block_cache *c, uint64_t patience_ns);
+
+/* Whether it can be read from here. */
 bool mc_block_cache_has(struct mc_block_cache *c, const struct mc_file_id *id, uint64_t block);
 /* Bytes of the file that are here. */
 uint64_t mc_block_cache_resident(struct mc_block_cache *c, const struct mc_file_id *id);
@@ -52,6 +57,7 @@ struct mc_block_cache_stats {
 	uint64_t capacity; /* bytes of the device, shared with objects; 0 = no log */
 	uint64_t used;     /* bytes of records */
 	uint64_t blocks;
+	uint64_t lost; /* reads that were given up and have not ended */
 };
 /* NULL: zeros. */
 void mc_block_cache_stats(struct mc_block_cache *c, struct mc_block_cache_stats *ret);

@@ -67,6 +67,15 @@ bool mc_disk_took(struct mc_disk_health *h, uint64_t begun_ns, uint64_t bytes)
 	return true;
 }
 
+bool mc_disk_hangs(struct mc_disk_health *h)
+{
+	if (h->slow)
+		return false;
+	h->slow = true;
+	h->probe_at_ns = mc_now_ns() + h->probe_ns;
+	return true;
+}
+
 bool mc_disk_probe_due(const struct mc_disk_health *h)
 {
 	return mc_disk_ails(h) && mc_now_ns() >= h->probe_at_ns;

@@ -28,6 +28,14 @@ void mc_kv_took(struct mc_kv_log *log, uint64_t begun_ns, uint64_t bytes)
 	mc_mutex_unlock(&log->lock);
 }
 
+void mc_kv_log_hangs(struct mc_kv_log *log)
+{
+	mc_mutex_lock(&log->lock);
+	if (mc_disk_hangs(&log->health))
+		mc_kv_poke_locked(log);
+	mc_mutex_unlock(&log->lock);
+}
+
 void mc_kv_probe(struct mc_kv_log *log)
 {
 	uint64_t begun = mc_now_ns(), took;

@@ -132,6 +132,8 @@ struct mc_kv_log_read {
 	void *priv[4];
 };
 void mc_kv_log_read(struct mc_kv_log *log, struct mc_kv_log_read *r);
+/* A read was given up on before its done ran: the disk is slow until a probe is quick. */
+void mc_kv_log_hangs(struct mc_kv_log *log);
 
 /* Where the object of this key, version and size lies, and the first of its checksums. -ENOENT. */
 int mc_kv_log_find(struct mc_kv_log *log, const char *key, const uint8_t version[16], uint64_t size,

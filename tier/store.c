@@ -21,6 +21,7 @@
 #define DEFAULT_DEADLINE_MS 30000
 #define TICK_NS 20000000u /* jobs without room try again at least this often */
 #define REAP_NS 1000000000u
+#define PATIENCE_MS 4000u
 
 void mc_queue_push(struct mc_queue *q, struct mc_work *w)
 {
@@ -159,6 +160,14 @@ static void *worker(void *arg)
 	return NULL;
 }
 
+/* How long a block tier may take for a read: then there is time for the remote. */
+static uint64_t patience_ns(const struct mc_store *s)
+{
+	unsigned ms = s->opts.deadline_ms / 4;
+
+	return (ms < PATIENCE_MS ? ms : PATIENCE_MS) * UINT64_C(1000000);
+}
+
 static void *keeper(void *arg)
 {
 	struct mc_store *s = arg;
@@ -177,8 +186,16 @@ static void *keeper(void *arg)
 		if (s->nvme != NULL)
 			mc_nvme_reap(s->nvme);
 		mc_mapped_look(s, false);
+		if (s->opts.blocks != NULL)
+			mc_block_cache_look(s->opts.blocks, patience_ns(s));
 		next_reap = mc_now_ns() + REAP_NS;
 		mc_mutex_lock(&s->lock);
+	}
+	while (s->opts.blocks != NULL && s->in_flight > 0) { /* no end waits for a device */
+		mc_mutex_unlock(&s->lock);
+		mc_block_cache_look(s->opts.blocks, 0);
+		mc_mutex_lock(&s->lock);
+		mc_cond_wait_until(&s->tick, &s->lock, mc_now_ns() + TICK_NS);
 	}
 	mc_mutex_unlock(&s->lock);
 	return NULL;
