@@ -55,6 +55,30 @@ umount "$mnt" || fail 'umount'
 wait "$mount_pid" || fail 'the keeper fails when it is unmounted'
 mount_pid=
 
+fact 'a worker that dies while the remote is away: its mount waits, and goes on once the remote is back'
+start
+exec 7<"$mnt/checkpoints/acme/model/large.bin"
+lose_remote()
+{
+	mv "$MC_TMP/remote" "$MC_TMP/remote.away"
+	kill -KILL "$(cat "/proc/$mount_pid/task/$mount_pid/children")"
+	await_log event=worker-waits
+}
+lose_remote
+mount_pause 1
+mv "$MC_TMP/remote.away" "$MC_TMP/remote"
+cmp "$source/large.bin" <(cat <&7) || fail 'a file that was open'
+exec 7<&-
+await_log event=taken-over
+: >"$MC_TMP/log"
+fact 'SIGTERM ends such a mount, too'
+lose_remote
+kill -TERM "$mount_pid"
+wait "$mount_pid" && fail 'it ended well'
+mount_pid=
+gone || fail 'still mounted after SIGTERM'
+mv "$MC_TMP/remote.away" "$MC_TMP/remote"
+
 fact 'a worker that dies again and again is given up: the mount is gone, and the log says why'
 start
 load loop

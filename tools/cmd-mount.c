@@ -274,7 +274,7 @@ static int run(struct mc_serving *m)
 	int r, code = mc_open_remote_telling(m->o, on_event, &m->remote);
 
 	if (code != 0)
-		return code;
+		return m->keeper.device >= 0 ? MC_WORKER_AWAY : code;
 	raise_file_limit();
 	r = open_store(m, &err);
 	if (r == 0 && m->keeper.device >= 0)

@@ -178,6 +178,7 @@ static void hear(struct mc_keeper *k)
 		if (word == MC_WORD_READY) {
 			k->ready = true;
 			k->ready_ns = mc_now_ns();
+			k->away = false;
 			if (k->reloaded)
 				k->pending |= 1u << SIGHUP;
 			mc_daemon_ready(k->daemon);
@@ -338,15 +339,34 @@ static unsigned count_death(struct mc_keeper *k)
 	return n;
 }
 
-static void pause_before(struct mc_keeper *k, unsigned deaths)
+static bool to_end(const struct mc_keeper *k)
 {
-	uint64_t ms = deaths < 3 ? 0 : (uint64_t)PAUSE_MS << (deaths - 3), until;
+	return (k->pending & (1u << SIGTERM | 1u << SIGINT)) != 0;
+}
+
+/* Before another worker; not when the mount is to end. */
+static void pause_for(struct mc_keeper *k, uint64_t ms)
+{
+	uint64_t until = mc_now_ns() + (ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS) * MS;
 	bool gone = false;
 	int status;
 
-	until = mc_now_ns() + (ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS) * MS;
-	for (uint64_t now = mc_now_ns(); now < until; now = mc_now_ns())
+	for (uint64_t now = mc_now_ns(); now < until && !to_end(k); now = mc_now_ns())
 		wait_some(k, (int)((until - now) / MS) + 1, &status, &gone);
+}
+
+/* No remote answers. What the kernel reads alone goes on; other requests wait for the next worker.
+ */
+static int wait_for_remote(struct mc_keeper *k)
+{
+	if (!k->away)
+		mc_log(MC_LOG_ERROR, "worker-waits",
+			"text=\"no remote answers, so no worker can take over: tried again until "
+			"one "
+			"does\"");
+	k->away = true;
+	pause_for(k, PAUSE_MAX_MS);
+	return to_end(k) ? give_up(k, "it is to end, and no remote answers") : -1;
 }
 
 /* Whether the worker died of the program that it executed: the keeper's own image goes on. */
@@ -381,6 +401,8 @@ static int judge(struct mc_keeper *k, int status)
 		k->replaced = k->on_trial = true;
 		return -1;
 	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == MC_WORKER_AWAY && !k->on_trial)
+		return wait_for_remote(k);
 	deaths = count_death(k);
 	mc_log(MC_LOG_ERROR, "worker-died", "signal=%d code=%d deaths=%u",
 		WIFSIGNALED(status) ? WTERMSIG(status) : 0,
@@ -393,7 +415,8 @@ static int judge(struct mc_keeper *k, int status)
 		return -1;
 	if (deaths >= MC_KEEPER_DEATHS)
 		return give_up(k, "too many workers died within a minute");
-	pause_before(k, deaths);
+	if (deaths >= 3)
+		pause_for(k, (uint64_t)PAUSE_MS << (deaths - 3));
 	return -1;
 }
 

@@ -31,6 +31,9 @@ struct mc_watch {
 
 /* So many workers may die within a minute. */
 #define MC_KEEPER_DEATHS 10
+/* Exit code of a worker that is to take over and cannot, as no remote answers: it is tried again,
+ * without an end. */
+#define MC_WORKER_AWAY 75
 
 struct mc_keeper {
 	/* For the worker. NULL: there is no keeper, and why (static text). */
@@ -53,6 +56,7 @@ struct mc_keeper {
 	unsigned pending; /* signals for a worker that is not ready: bits 1 << number */
 	bool ready, stopping, drained, upgrading;
 	uint64_t ready_ns;
+	bool away;     /* workers wait for a remote, and that was told */
 	bool replaced; /* workers execute the program that lies where ours lay */
 	bool on_trial; /* it has not worked for a while yet */
 	bool undone;   /* the last upgrade was: what its worker asked for is not tried again */
