@@ -113,6 +113,10 @@ static const char *read_hint(int res)
 	if (res == -EIO)
 		return "no tier has good bytes; the lines before say why, mooncakefs verify checks "
 		       "the remote";
+	if (res == -EMFILE)
+		return "no file descriptor left: raise the limit (LimitNOFILE, ulimit -n)";
+	if (res == -ENFILE)
+		return "no file descriptor left: raise fs.file-max";
 	return strerror(-res);
 }
 
@@ -153,7 +157,7 @@ static void read_done(struct mc_file_read *r, int res)
 	if (res < 0)
 		read_failed(x, res);
 	if (req != NULL && res < 0)
-		fuse_reply_err(req, mc_ops_errno(res));
+		fuse_reply_err(req, res == -ENFILE ? EIO : mc_ops_errno(res));
 	else if (req != NULL)
 		fuse_reply_iov(req, r->iov, (int)r->n_iov);
 	if (res == 0)

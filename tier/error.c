@@ -52,6 +52,10 @@ const char *mc_err_hint(int code)
 	case ENOSPC:
 	case EDQUOT:
 		return "; make room there and run it again";
+	case EMFILE:
+		return "; raise the limit of file descriptors (LimitNOFILE, ulimit -n)";
+	case ENFILE:
+		return "; raise fs.file-max";
 	case EROFS:
 		return "; that file system is mounted read-only";
 	case ETIMEDOUT:

@@ -96,8 +96,9 @@ void mc_fetch_urgent_locked(struct mc_job *job, uint64_t deadline_ns)
 	if (job->work.on == &s->prefetch) {
 		mc_queue_take(&s->prefetch, &job->work);
 		mc_queue_push(&s->demand, &job->work);
-		job->deadline_ns = deadline_ns;
 	}
+	if (job->prefetch) /* on whatever queue: nobody waited until now */
+		job->deadline_ns = deadline_ns;
 	job->prefetch = false;
 }
 
@@ -439,5 +440,5 @@ static void job_finish(struct mc_store *s, struct mc_work *w)
 		transfer(s, job);
 		return;
 	}
-	job_end(s, job, res == -ETIMEDOUT || res == -ESHUTDOWN || res == -ENOMEM ? res : -EIO);
+	job_end(s, job, mc_read_error(res));
 }

@@ -19,6 +19,7 @@
 #include "tier/store.h"
 #include "tier/stream.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 
 #define MC_MAX_WORKERS 4
@@ -270,6 +271,13 @@ int mc_fetch_block_locked(struct mc_store *s, struct mc_file *f, uint64_t block,
 	uint64_t deadline_ns) MC_REQUIRES(s->lock);
 /* A reader waits for a block that was queued as prefetch. */
 void mc_fetch_urgent_locked(struct mc_job *job, uint64_t deadline_ns);
+/* What a reader is told: lateness, the end and limits of ours as they are, all else as -EIO. */
+static inline int mc_read_error(int r)
+{
+	return r == -ETIMEDOUT || r == -ESHUTDOWN || r == -ENOMEM || r == -EMFILE || r == -ENFILE
+		? r
+		: -EIO;
+}
 
 /* store-pin.c: reads the pins of an earlier daemon; without NVMe there are none. */
 int mc_pins_load(struct mc_store *s);

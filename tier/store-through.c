@@ -159,7 +159,7 @@ static void gathered(void *ctx, int res)
 
 	leave(r->file->store);
 	if (res < 0) {
-		fail(t, res == -ETIMEDOUT || res == -ESHUTDOWN || res == -ENOMEM ? res : -EIO);
+		fail(t, mc_read_error(res));
 		return;
 	}
 	r->iov[0] = (struct iovec){.iov_base = t->buffer, .iov_len = r->len};
@@ -234,7 +234,7 @@ void mc_through_start(struct mc_file_read *r)
 	if (res == 0 && mc_plan_len(&t->plan) != r->len)
 		res = -EBADMSG;
 	if (res < 0)
-		fail(t, res == -ENOMEM ? res : -EIO);
+		fail(t, mc_read_error(res));
 	else if (is_stretch(&t->plan))
 		lend(t);
 	else
