@@ -7,6 +7,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MIB (1u << 20)
@@ -264,9 +265,41 @@ START_TEST(a_remote_that_lost_everything_takes_nothing_away)
 }
 END_TEST
 
+/* The command of README.md, whatever the age of the files. */
+static void clear_remote(const struct nodes *n)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "find %s/kv -type f -size +8k -delete", n->x.remote_dir);
+	ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(what_an_administrator_removes_on_the_remote_is_removed)
+{
+	struct mc_kv_attr a;
+	struct nodes n;
+
+	nodes_open(&n);
+	ck_assert_int_eq(mc_kv_mkdir(n.x.kv, "d"), 0);
+	ck_assert_int_eq(kv_put(n.x.kv, "d/key", MIB, 1, 0), 0);
+	attr_of(n.y.kv, "d/key");
+	clear_remote(&n);
+	wait_gone(n.x.kv, "d/key");
+	wait_gone(n.y.kv, "d/key");
+	ck_assert_int_eq(kv_put(n.x.kv, "d/key", MIB, 2, 0), 0);
+	while (kv_ask(n.y.kv, "d/key", &a) != 0)
+		sched_yield();
+	kv_expect(n.y.kv, "d/key", MIB, 2);
+	ck_assert_int_eq(found_anew(&n, "d", &a), 0); /* directories stay */
+	ck_assert(a.is_dir);
+	nodes_close(&n);
+}
+END_TEST
+
 SUITE_MAIN("kv-nodes", what_another_node_replaced_or_removed_is_seen_wherever_this_one_had_it,
 	what_another_node_replaced_does_not_come_back_from_nvme,
 	another_node_finds_the_directories_of_what_was_put,
 	a_missing_key_is_asked_for_once_a_second,
 	a_remote_that_hangs_holds_up_no_lookup_of_what_is_here,
-	a_remote_that_lost_everything_takes_nothing_away)
+	a_remote_that_lost_everything_takes_nothing_away,
+	what_an_administrator_removes_on_the_remote_is_removed)

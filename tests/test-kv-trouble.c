@@ -2,6 +2,8 @@
 #include "tests/kv-trouble.h"
 #include "tests/suite.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- NVMe that fails or hangs above a remote */
@@ -276,10 +278,58 @@ START_TEST(what_nvme_may_hold_is_eio_and_not_absent_until_it_can_be_read)
 }
 END_TEST
 
+/* ---- memory that forgets */
+
+/* Flips a bit of the only object that has a file in DRAM. */
+static void flip_in_memory(const struct kv_fixture *x)
+{
+	char path[160];
+	unsigned char byte;
+	int fd = -1;
+
+	for (unsigned i = 1; i < 16 && fd < 0; i++) {
+		struct stat st = {0};
+
+		snprintf(path, sizeof(path), "%s/f/%016x", x->dram, i);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size == 0) { /* one of the pool */
+			close(fd);
+			fd = -1;
+		}
+	}
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(pread(fd, &byte, 1, 5000), 1);
+	byte ^= 1;
+	ck_assert_int_eq(pwrite(fd, &byte, 1, 5000), 1);
+	close(fd);
+}
+
+START_TEST(what_flips_in_memory_is_not_taken_for_right_below)
+{
+	struct kv_fixture x;
+	struct mc_kv_object *obj;
+
+	paths(&x);
+	with_nvme(&x);
+	kv_fixture_start(&x);
+	wait_recovered(x.kv);
+	syncs_fail(); /* it stays in memory alone */
+	ck_assert_int_eq(kv_put(x.kv, "a", 100000, 1, 0), 0);
+	flip_in_memory(&x);
+	syncs_work();
+	while (mc_kv_sync(x.kv, "a") != 0)
+		sched_yield();
+	ck_assert_int_eq(mc_kv_evict(x.kv, "a"), 0);
+	ck_assert_int_eq(kv_open_object(x.kv, "a", &obj), -EIO);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 SUITE_MAIN("KV trouble", nvme_that_fails_is_left_out_told_once_and_used_again,
 	what_comes_back_while_nvme_fails_is_read_and_may_leave_again,
 	nvme_that_hangs_is_left_out_told_once_and_used_again,
 	nvme_that_is_slow_is_left_out_told_once_and_used_again,
 	nvme_that_is_slow_is_used_where_the_remote_fails_or_there_is_none,
 	without_the_remote_residents_are_read_and_dirty_data_waits_within_its_bound,
-	what_nvme_may_hold_is_eio_and_not_absent_until_it_can_be_read)
+	what_nvme_may_hold_is_eio_and_not_absent_until_it_can_be_read,
+	what_flips_in_memory_is_not_taken_for_right_below)
