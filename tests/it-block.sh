@@ -115,6 +115,18 @@ assert len(block) == 1 and block[0]["used_bytes"] >= 50000000, tiers
 END
 all_there
 
+fact 'what is removed is discarded: the file below the loop device shrinks'
+takes() { echo $(($(stat -c %b "$MC_TMP/disk.img") * 512)); }
+head -c 60000000 /dev/urandom >"$mnt/kv/bulk" && sync "$mnt/kv/bulk" || fail 'bulk'
+before=$(takes)
+rm "$mnt/kv/bulk" || fail 'rm'
+for ((i = 0; i < 600; i++)); do
+	(($(takes) <= before - 40000000)) && break
+	mount_pause 0.1
+done
+((i < 600)) || fail "takes $(takes) of $before"
+all_there
+
 fact 'a device in use is refused'
 "$mooncakefs" mount -f "$MC_TMP/fs" --remote "$remote" --block "$loop" >"$MC_TMP/second" 2>&1 &&
 	fail 'mounted twice'

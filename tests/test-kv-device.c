@@ -165,6 +165,38 @@ START_TEST(space_is_used_again_and_a_full_device_is_enospc)
 }
 END_TEST
 
+static uint64_t file_takes(void)
+{
+	struct stat st;
+
+	ck_assert_int_eq(stat(path, &st), 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+START_TEST(the_room_of_what_was_removed_is_discarded)
+{
+	uint64_t before, full;
+	struct mc_kv_log *log;
+	struct kv_known k;
+
+	make();
+	log = start();
+	before = file_takes();
+	ck_assert_int_eq(kv_put(log, &owner, "large", 1, 20 * MIB), 0);
+	ck_assert_int_eq(kv_put(log, &owner, "small", 2, 1000), 0);
+	ck_assert_int_eq(mc_kv_log_seal(log), 0);
+	full = file_takes();
+	ck_assert_uint_ge(full, before + 20 * MIB);
+	k = *kv_find_locked(&owner, "large");
+	ck_assert_int_eq(mc_kv_log_remove(log, "large", k.version, &k.loc), 0);
+	while (file_takes() > full - 16 * MIB)
+		ck_assert_int_eq(mc_kv_log_sync(log), 0);
+	ck_assert_int_eq(kv_check(log, &owner, "small", 2), 0);
+	stop(log);
+	finish();
+}
+END_TEST
+
 START_TEST(more_objects_than_the_journal_has_room_for_are_enospc)
 {
 	struct mc_kv_log *log;
@@ -338,7 +370,7 @@ END_TEST
 
 SUITE_MAIN("kv-device", objects_of_every_size_read_back_before_and_after_restarts,
 	objects_put_together_read_back_whichever_way_they_were_written,
-	space_is_used_again_and_a_full_device_is_enospc,
+	space_is_used_again_and_a_full_device_is_enospc, the_room_of_what_was_removed_is_discarded,
 	more_objects_than_the_journal_has_room_for_are_enospc, what_holds_no_block_tier_is_refused,
 	one_damaged_superblock_of_two_is_mended, another_store_or_a_shrunk_device_is_refused,
 	a_device_in_use_is_refused_also_for_a_format,
