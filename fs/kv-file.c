@@ -11,6 +11,7 @@
 #include "fs/log.h"
 #include "fs/ops.h"
 #include "tier/cleanup.h"
+#include "tier/io.h"
 
 static void read_failed(struct mc_kreq *q, int res)
 {
@@ -304,9 +305,9 @@ void mc_kvop_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_
 		fuse_reply_err(req, no_put(k, n));
 		return;
 	}
-	error = fallocate(s->fd, mode, off, len) == 0 ? 0 : errno;
+	error = -mc_io_allocate(s->fd, mode, (uint64_t)off, (uint64_t)len);
 	mc_kstage_drop(s);
-	if (error != 0 && error != EOPNOTSUPP && error != EINTR)
+	if (error != 0 && error != EOPNOTSUPP)
 		tell_failed(k, n, -error, "allocating");
 	fuse_reply_err(req, error == 0 ? 0 : mc_kvfs_errno(-error));
 }

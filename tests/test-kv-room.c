@@ -1,8 +1,10 @@
-/* Puts into a DRAM tier that has no memory left: each is whole, or refused. */
+/* Puts into a DRAM tier that has no memory left, or is interrupted taking it: each is whole, or
+ * refused. */
 #include "tests/kv-fixture.h"
 #include "tests/suite.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -17,12 +19,29 @@ static uint32_t size_of(unsigned i)
 	return 100u + i * i * 180u;
 }
 
+/* Calls until one is interrupted, as by a signal; none is from 0 on. */
+static _Atomic int interrupt_at;
+
+int __real_fallocate64(int fd, int mode, off_t off, off_t len);
+int __wrap_fallocate64(int fd, int mode, off_t off, off_t len);
+
+int __wrap_fallocate64(int fd, int mode, off_t off, off_t len)
+{
+	if (atomic_fetch_sub(&interrupt_at, 1) == 1) {
+		errno = EINTR;
+		return -1;
+	}
+	return __real_fallocate64(fd, mode, off, len);
+}
+
 static void expect_all(struct mc_kv *kv)
 {
 	for (unsigned i = 0; i < SIZES; i++) {
+		struct mc_kv_attr attr;
 		char key[16];
 
 		snprintf(key, sizeof(key), "k%u", i);
+		ck_assert_int_eq(kv_ask(kv, key, &attr), 0); /* it may be on the remote alone */
 		kv_expect(kv, key, size_of(i), i + 1);
 	}
 }
@@ -69,12 +88,15 @@ START_TEST(small_objects_of_many_sizes_are_whole_though_each_size_wants_a_piece)
 }
 END_TEST
 
-START_TEST(what_was_kept_in_files_for_want_of_room_goes_down_whole)
+static void expect_whole_below(bool remote)
 {
 	struct kv_fixture x;
 
 	kv_fixture_paths(&x, CAPACITY);
-	x.opts.nvme_dir = x.nvme;
+	if (remote)
+		kv_fixture_remote(&x);
+	else
+		x.opts.nvme_dir = x.nvme;
 	x.opts.nvme_capacity = UINT64_C(64) * MIB;
 	kv_fixture_start(&x);
 	put_all(x.kv);
@@ -82,6 +104,12 @@ START_TEST(what_was_kept_in_files_for_want_of_room_goes_down_whole)
 	kv_fixture_start(&x);
 	expect_all(x.kv);
 	kv_fixture_close(&x);
+}
+
+START_TEST(what_was_kept_in_files_for_want_of_room_goes_down_whole)
+{
+	expect_whole_below(false);
+	expect_whole_below(true);
 }
 END_TEST
 
@@ -125,6 +153,31 @@ START_TEST(a_copy_that_finds_no_memory_is_refused_and_nothing_is_published)
 }
 END_TEST
 
+START_TEST(a_signal_ends_neither_a_put_nor_what_brings_it_up_again)
+{
+	static const uint32_t sizes[] = {1000, 200000};
+
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+		for (int at = 1, left = 0; left <= 0; at++) {
+			struct kv_fixture x;
+
+			kv_fixture_paths(&x, 16 * MIB);
+			x.opts.nvme_dir = x.nvme;
+			x.opts.nvme_capacity = UINT64_C(64) * MIB;
+			interrupt_at = at;
+			kv_fixture_start(&x);
+			ck_assert_int_eq(kv_put(x.kv, "k", sizes[i], (uint32_t)at, 0), 0);
+			ck_assert_int_eq(mc_kv_sync(x.kv, "k"), 0);
+			ck_assert_int_eq(mc_kv_evict(x.kv, "k"), 0);
+			kv_expect(x.kv, "k", sizes[i], (uint32_t)at);
+			left = interrupt_at;
+			interrupt_at = 0;
+			kv_fixture_close(&x);
+		}
+}
+END_TEST
+
 SUITE_MAIN("KV room", small_objects_of_many_sizes_are_whole_though_each_size_wants_a_piece,
 	what_was_kept_in_files_for_want_of_room_goes_down_whole,
-	a_copy_that_finds_no_memory_is_refused_and_nothing_is_published)
+	a_copy_that_finds_no_memory_is_refused_and_nothing_is_published,
+	a_signal_ends_neither_a_put_nor_what_brings_it_up_again)

@@ -13,6 +13,7 @@
 #include "tier/dram-impl.h"
 
 #include "tier/cleanup.h"
+#include "tier/io.h"
 #include "tier/lease.h"
 
 #include <errno.h>
@@ -194,9 +195,9 @@ int mc_dram_reserve(struct mc_dram_image *img, uint64_t block)
 	mc_mutex_unlock(&d->lock);
 	if (r != 0)
 		goto out;
-	if (fallocate(img->fd, FALLOC_FL_KEEP_SIZE, (off_t)(pair << MC_PAIR_SHIFT), (off_t)bytes) !=
-		0) {
-		r = errno == ENOMEM || errno == EDQUOT ? -ENOSPC : -errno;
+	r = mc_io_allocate(img->fd, FALLOC_FL_KEEP_SIZE, pair << MC_PAIR_SHIFT, bytes);
+	if (r != 0) {
+		r = r == -ENOMEM || r == -EDQUOT ? -ENOSPC : r;
 		account(d, bytes);
 		goto out;
 	}

@@ -5,6 +5,7 @@
 #include "tier/bitmap.h"
 #include "tier/cleanup.h"
 #include "tier/image-name.h"
+#include "tier/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,8 +68,8 @@ int mc_dram_map_create(const char *path, const struct mc_file_id *id, struct mc_
 	if (fd < 0)
 		return -errno;
 	r = fill_header(id, &h);
-	if (r == 0 && fallocate(fd, 0, 0, (off_t)file_len(id)) != 0)
-		r = -errno;
+	if (r == 0)
+		r = mc_io_allocate(fd, 0, 0, file_len(id));
 	if (r == 0)
 		r = map_fd(fd, id, ret);
 	if (r != 0) {

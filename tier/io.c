@@ -62,10 +62,20 @@ static int real_ftruncate(const struct mc_io *io, int fd, uint64_t size)
 	return result(ftruncate(fd, (off_t)size));
 }
 
+int mc_io_allocate(int fd, int mode, uint64_t off, uint64_t len)
+{
+	int r;
+
+	do
+		r = result(fallocate(fd, mode, (off_t)off, (off_t)len));
+	while (r == -EINTR);
+	return r;
+}
+
 static int real_fallocate(const struct mc_io *io, int fd, int mode, uint64_t off, uint64_t len)
 {
 	(void)io;
-	return result(fallocate(fd, mode, (off_t)off, (off_t)len));
+	return mc_io_allocate(fd, mode, off, len);
 }
 
 static int real_fstat(const struct mc_io *io, int fd, struct stat *ret)

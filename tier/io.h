@@ -3,8 +3,8 @@
  * the kernel; a fault table (io-fault.h) fails or tears the n-th call and can crash, so that
  * recovery is explored in process.
  *
- * All calls return ≥ 0 or -errno; none retries, none is partial in secret: pread and pwrite may be
- * short as in the kernel, mc_io_read_full and mc_io_write_full continue. Thread-safe.
+ * All calls return ≥ 0 or -errno; none but fallocate retries, none is partial in secret: pread and
+ * pwrite may be short as in the kernel, mc_io_read_full and mc_io_write_full continue. Thread-safe.
  */
 #pragma once
 
@@ -31,6 +31,10 @@ struct mc_io {
 
 /* The system calls themselves. */
 const struct mc_io *mc_io_real(void);
+
+/* Its fallocate. A signal ends an allocation of memory in the middle, a stop or a freeze of the
+ * process among them: it begins anew. */
+int mc_io_allocate(int fd, int mode, uint64_t off, uint64_t len);
 
 /* Exactly len bytes: 0, -ENODATA when the file ends before, or -errno. */
 int mc_io_read_full(const struct mc_io *io, int fd, void *buf, size_t len, uint64_t off);

@@ -9,6 +9,7 @@
  */
 #include "tier/kv-impl.h"
 
+#include "tier/io.h"
 #include "tier/lease.h"
 
 #include <fcntl.h>
@@ -99,19 +100,19 @@ static void destroy_file(struct mc_kv *kv, struct kv_file *f)
 /* Allocates up to room bytes beyond what is there; counted first, so that used is never too low. */
 static int grow_file(struct mc_kv *kv, struct kv_file *f, uint64_t room)
 {
+	int r;
+
 	if (room <= f->room)
 		return 0;
 	mc_mutex_lock(&kv->lock);
 	kv->used += room - f->room;
 	mc_mutex_unlock(&kv->lock);
-	if (fallocate(f->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)room) != 0) {
-		int r = errno == EINTR ? -EAGAIN : -errno;
-
+	r = mc_io_allocate(f->fd, FALLOC_FL_KEEP_SIZE, 0, room);
+	if (r == 0)
+		f->room = room;
+	else
 		uncount(kv, room - f->room);
-		return r;
-	}
-	f->room = room;
-	return 0;
+	return r;
 }
 
 int kv_file_take(struct mc_kv *kv, uint64_t room, struct kv_file **ret)

@@ -9,6 +9,7 @@
 #include "tier/kv-remote.h"
 
 #include "tier/digest.h"
+#include "tier/io.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -172,13 +173,14 @@ static int make_room_for(struct fetch *f)
 			r = 0;
 	} else {
 		r = kv_file_take(kv, f->size, &file);
-		if (r == 0 &&
-			(ftruncate(file->fd, (off_t)f->size) != 0 ||
-				fallocate(file->fd, 0, 0, (off_t)f->size) != 0)) {
-			r = -errno;
+		if (r < 0)
+			return r;
+		r = ftruncate(file->fd, (off_t)f->size) == 0
+			? mc_io_allocate(file->fd, 0, 0, f->size)
+			: -errno;
+		if (r < 0)
 			kv_file_give(kv, file);
-		}
-		if (r == 0)
+		else
 			kv_file_to_object(kv, file, res, f->size);
 	}
 	if (r < 0)

@@ -8,6 +8,7 @@
 #include "tier/kv-impl.h"
 
 #include "tier/digest.h"
+#include "tier/io.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -236,8 +237,9 @@ static int seal_file(struct mc_kv_writer *w, struct kv_object *obj, struct kv_re
 	if (ftruncate(w->file->fd, (off_t)obj->size) != 0)
 		return -errno;
 	/* A hole would have no memory; reading it through a full tmpfs is a SIGBUS. */
-	if (fallocate(w->file->fd, 0, 0, (off_t)obj->size) != 0)
-		return errno == EINTR ? -EAGAIN : -errno;
+	r = mc_io_allocate(w->file->fd, 0, 0, obj->size);
+	if (r < 0)
+		return r;
 	map = mmap(NULL, obj->size, PROT_READ, MAP_SHARED | MAP_POPULATE, w->file->fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
@@ -274,13 +276,13 @@ static int seal(struct mc_kv_writer *w, struct kv_object *obj, struct kv_res *re
 		return -EIO;
 	r = seal_bytes(w, obj, res, copy);
 	if (r < 0)
-		return r == -EAGAIN ? -EIO : r;
+		return r;
 	r = kv_meta_write(w->kv, obj, key, res, &res->meta);
 	if (r == -ENOSPC) {
 		kv_make_room(w->kv, MC_SLAB_PIECE);
 		r = kv_meta_write(w->kv, obj, key, res, &res->meta);
 	}
-	return r == -EAGAIN ? -EIO : r;
+	return r;
 }
 
 /* ---- entering the index */

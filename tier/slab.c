@@ -10,6 +10,7 @@
 #include "tier/slab.h"
 
 #include "tier/cleanup.h"
+#include "tier/io.h"
 #include "tier/lock.h"
 
 #include <fcntl.h>
@@ -134,8 +135,9 @@ static int new_piece(struct mc_slab *s, unsigned class) MC_REQUIRES(s->lock)
 
 	if (p == NO_PIECE)
 		return -ENOSPC;
-	if (fallocate(s->fd, 0, (off_t)piece_off(s, p), MC_SLAB_PIECE) != 0)
-		return errno == EINTR ? -EAGAIN : -errno;
+	r = mc_io_allocate(s->fd, 0, piece_off(s, p), MC_SLAB_PIECE);
+	if (r < 0)
+		return r;
 	next = s->pieces[p].next;
 	r = make_piece(s, class, p);
 	if (r < 0) {
@@ -318,10 +320,10 @@ static int map_file(struct mc_slab *s, bool *adopt)
 		return -errno;
 	if ((uint64_t)st.st_size != s->len)
 		*adopt = false;
-	if (!*adopt &&
-		(ftruncate(s->fd, 0) != 0 || ftruncate(s->fd, (off_t)s->len) != 0 ||
-			fallocate(s->fd, 0, 0, (off_t)s->head_bytes) != 0))
+	if (!*adopt && (ftruncate(s->fd, 0) != 0 || ftruncate(s->fd, (off_t)s->len) != 0))
 		return -errno;
+	if (!*adopt && (r = mc_io_allocate(s->fd, 0, 0, s->head_bytes)) < 0)
+		return r;
 	s->base = mmap(NULL, s->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, s->fd, 0);
 	if (s->base == MAP_FAILED) {
 		s->base = NULL;
