@@ -64,7 +64,7 @@ void mc_figures_take(struct mc_fs *fs, struct mc_figures *ret)
 
 bool mc_figures_nvme_short(const struct mc_figures *f, uint64_t *ret_given)
 {
-	*ret_given = f->store.nvme.capacity + (f->kv.on_device ? 0 : f->kv.nvme_capacity);
+	*ret_given = f->store.nvme.capacity + f->kv.nvme_capacity;
 	return f->store.nvme.disk_bytes > 0 && *ret_given > f->store.nvme.disk_bytes;
 }
 

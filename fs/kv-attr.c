@@ -234,8 +234,12 @@ void mc_kvop_statfs(fuse_req_t req)
 	uint64_t total, used;
 
 	mc_kv_stats(k->kv, &s);
-	total = s.nvme_capacity > 0 ? s.nvme_capacity : s.dram_capacity;
-	used = s.nvme_capacity > 0 ? s.nvme_used : s.dram_used;
+	total = s.nvme_capacity + s.block_capacity;
+	used = s.nvme_used + s.block_used;
+	if (total == 0) {
+		total = s.dram_capacity;
+		used = s.dram_used;
+	}
 	used = used < total ? used : total;
 	memset(&st, 0, sizeof(st));
 	st.f_bsize = UNIT;

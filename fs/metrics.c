@@ -10,7 +10,7 @@
 #include "fs/figures.h"
 
 enum type { COUNTER, GAUGE };
-enum when { ALWAYS, WITH_NVME, WITH_KV, WITH_KV_NVME, WITH_SCRUB };
+enum when { ALWAYS, WITH_NVME, WITH_KV, WITH_KV_NVME, WITH_KV_LOG, WITH_BLOCK, WITH_SCRUB };
 
 struct row {
 	const char *name; /* after "mooncakefs_"; counters get "_total" */
@@ -26,6 +26,8 @@ struct row {
 #define CHECKPOINTS_NVME "tier=\"nvme\",data=\"checkpoints\""
 #define KV_DRAM "tier=\"dram\",data=\"kv\""
 #define KV_NVME "tier=\"nvme\",data=\"kv\""
+#define KV_BLOCK "tier=\"block\",data=\"kv\""
+#define CHECKPOINTS_BLOCK "tier=\"block\",data=\"checkpoints\""
 
 static const struct row rows[] = {
 	{"up", GAUGE, ALWAYS, AT(up), NULL, "1 until the mount stops."},
@@ -41,11 +43,14 @@ static const struct row rows[] = {
 	{"tier_capacity_bytes", GAUGE, WITH_NVME, AT(store.nvme.capacity), CHECKPOINTS_NVME, NULL},
 	{"tier_capacity_bytes", GAUGE, WITH_KV, AT(kv.dram_capacity), KV_DRAM, NULL},
 	{"tier_capacity_bytes", GAUGE, WITH_KV_NVME, AT(kv.nvme_capacity), KV_NVME, NULL},
+	{"tier_capacity_bytes", GAUGE, WITH_BLOCK, AT(kv.block_capacity), KV_BLOCK, NULL},
 	{"tier_used_bytes", GAUGE, ALWAYS, AT(store.dram.used), CHECKPOINTS_DRAM,
 		"What a tier has allocated."},
 	{"tier_used_bytes", GAUGE, WITH_NVME, AT(store.nvme.used), CHECKPOINTS_NVME, NULL},
 	{"tier_used_bytes", GAUGE, WITH_KV, AT(kv.dram_used), KV_DRAM, NULL},
 	{"tier_used_bytes", GAUGE, WITH_KV_NVME, AT(kv.nvme_used), KV_NVME, NULL},
+	{"tier_used_bytes", GAUGE, WITH_BLOCK, AT(kv.block_used), KV_BLOCK, NULL},
+	{"tier_used_bytes", GAUGE, WITH_BLOCK, AT(store.device.used), CHECKPOINTS_BLOCK, NULL},
 	{"tier_held_bytes", GAUGE, ALWAYS, AT(store.dram.held), CHECKPOINTS_DRAM,
 		"Evicted, but a client still reads or maps it."},
 	{"tier_held_bytes", GAUGE, WITH_NVME, AT(store.nvme.held), CHECKPOINTS_NVME, NULL},
@@ -151,10 +156,10 @@ static const struct row rows[] = {
 		"Bytes brought to a persistent tier."},
 	{"kv_evicted_objects", COUNTER, WITH_KV, AT(kv.evicted_objects), NULL,
 		"KV objects that left DRAM."},
-	{"kv_nvme_written_bytes", COUNTER, WITH_KV_NVME, AT(kv.nvme_written_bytes), NULL,
+	{"kv_nvme_written_bytes", COUNTER, WITH_KV_LOG, AT(kv.nvme_written_bytes), NULL,
 		"Bytes the KV log wrote, reclaiming included."},
-	{"kv_nvme_flushes", COUNTER, WITH_KV_NVME, AT(kv.nvme_syncs), NULL, "Syncs of the KV log."},
-	{"kv_reclaimed_segments", COUNTER, WITH_KV_NVME, AT(kv.reclaimed_segments), NULL,
+	{"kv_nvme_flushes", COUNTER, WITH_KV_LOG, AT(kv.nvme_syncs), NULL, "Syncs of the KV log."},
+	{"kv_reclaimed_segments", COUNTER, WITH_KV_LOG, AT(kv.reclaimed_segments), NULL,
 		"Segments of the KV log that were made free again."},
 	{"kv_nvme_unreadable_objects", GAUGE, WITH_KV_NVME, AT(kv.nvme_unreadable), NULL,
 		"KV objects on NVMe in files that could not be opened at the start."},
@@ -167,7 +172,10 @@ static const struct row rows[] = {
 static bool applies(enum when w, const struct mc_figures *f)
 {
 	return w == ALWAYS || (w == WITH_NVME && f->has_nvme) || (w == WITH_KV && f->has_kv) ||
-		(w == WITH_KV_NVME && f->kv.nvme_capacity > 0) || (w == WITH_SCRUB && f->has_scrub);
+		(w == WITH_KV_NVME && f->kv.nvme_capacity > 0) ||
+		(w == WITH_BLOCK && f->kv.block_capacity > 0) ||
+		(w == WITH_KV_LOG && f->kv.nvme_capacity + f->kv.block_capacity > 0) ||
+		(w == WITH_SCRUB && f->has_scrub);
 }
 
 static void print_row(const struct row *r, const struct mc_figures *f, FILE *out)

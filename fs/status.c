@@ -158,10 +158,10 @@ static json_t *tiers(const struct mc_figures *f)
 	if (f->has_kv)
 		add_tier(list, tier("dram", "kv", f->kv.dram_capacity, f->kv.dram_used), 0, false);
 	if (f->kv.nvme_capacity > 0)
-		add_tier(list,
-			tier(f->kv.on_device ? "block" : "nvme", "kv", f->kv.nvme_capacity,
-				f->kv.nvme_used),
-			0, false);
+		add_tier(list, tier("nvme", "kv", f->kv.nvme_capacity, f->kv.nvme_used), 0, false);
+	if (f->kv.block_capacity > 0)
+		add_tier(list, tier("block", "kv", f->kv.block_capacity, f->kv.block_used), 0,
+			false);
 	return list;
 }
 

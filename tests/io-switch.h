@@ -24,6 +24,8 @@ struct io_switch {
 	_Atomic bool hang;        /* writes and syncs wait until it is false */
 	_Atomic bool reads_hang;  /* likewise */
 	_Atomic unsigned failed;  /* calls a switch made fail */
+	const char *only;         /* end of a path: other files are spared. NULL: none is */
+	_Atomic int only_fd;      /* its descriptor */
 };
 
 void io_switch_init(struct io_switch *s);

@@ -38,7 +38,7 @@ void crash_model_allow_only(struct crash_model *m)
 
 int crash_log_open(struct crash_log *r)
 {
-	struct mc_kv_log_opts o = {.dir = r->dir,
+	struct mc_kv_log_opts o = {.dir = r->device == NULL || r->below ? r->dir : NULL,
 		.device = r->device,
 		.capacity = CRASH_CAPACITY,
 		.segment_bytes = CRASH_SEGMENT,

@@ -41,7 +41,8 @@ struct crash_model {
 
 struct crash_log {
 	char *dir;
-	char *device; /* NULL: the log lies in dir */
+	char *device; /* NULL: the log lies in dir alone */
+	bool below;   /* the device lies below dir, else it is instead */
 	struct io_fault *fault;
 	struct kv_owner owner;
 	struct mc_kv_log *log;

@@ -191,7 +191,7 @@ START_TEST(blocks_are_no_objects)
 	ck_assert_int_eq(kv_put_wait(t.kv, "k", 1000, 2), 0);
 	mc_kv_stats(t.kv, &st);
 	ck_assert_uint_eq(st.objects, 1);
-	ck_assert_uint_lt(st.nvme_live, MIB);
+	ck_assert_uint_lt(st.log_live, MIB);
 	tiers_close(&t);
 	tiers_remove(&t);
 }

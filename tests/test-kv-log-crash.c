@@ -57,7 +57,8 @@ static void check_state(struct crash_log *r, const char *where)
 	snprintf(segments, sizeof(segments), "%s/segments", r->dir);
 	ck_assert_msg(kv_stats(r->log).live == live, "%s: live %llu, not %llu (a %u, b %u)", where,
 		(unsigned long long)kv_stats(r->log).live, (unsigned long long)live, a, b);
-	ck_assert_msg(r->device != NULL || kv_stats(r->log).used == disk_bytes(segments),
+	ck_assert_msg(
+		(r->device != NULL && !r->below) || kv_stats(r->log).used == disk_bytes(segments),
 		"%s: used", where);
 	ck_assert_uint_le(kv_stats(r->log).used, CRASH_CAPACITY);
 }
@@ -82,17 +83,20 @@ static bool keep_a(const char *key)
 	return key[0] == 'a';
 }
 
+enum place { DIRECTORY, DEVICE, DEVICE_BELOW };
+static const char *const place_names[] = {"directory", "device", "directory over a device"};
+
 struct sequence {
 	enum crash_step steps[LENGTH_MAX];
 	unsigned n;
-	bool full;   /* starts with both keys, in a sealed segment */
-	bool device; /* the log lies on one */
+	bool full; /* starts with both keys, in a sealed segment */
+	enum place place;
 };
 
 static void describe(const struct sequence *s, char *ret, size_t cap, unsigned seed, uint64_t at)
 {
 	size_t len = (size_t)snprintf(ret, cap, "MC_SEED=%u call %u of %s %s", seed, (unsigned)at,
-		s->full ? "full" : "empty", s->device ? "device" : "directory");
+		s->full ? "full" : "empty", place_names[s->place]);
 
 	for (unsigned i = 0; i < s->n; i++)
 		len += (size_t)snprintf(
@@ -158,7 +162,8 @@ static uint64_t explore(const struct sequence *s, enum io_fault_kind kind, uint6
 
 	describe(s, where, sizeof(where), seed, at);
 	r.fault = io_fault_open(r.dir);
-	if (s->device) {
+	if (s->place != DIRECTORY) {
+		r.below = s->place == DEVICE_BELOW;
 		ck_assert_int_gt(asprintf(&r.device, "%s/device", r.dir), 0);
 		make_device(&r);
 	}
@@ -235,10 +240,10 @@ static void extend(struct sequence *s, unsigned max, enum io_fault_kind kind, st
 	}
 }
 
-static void explore_all(enum io_fault_kind kind, unsigned max, bool device)
+static void explore_all(enum io_fault_kind kind, unsigned max, enum place place)
 {
 	struct counts counts = {0};
-	struct sequence s = {.device = device};
+	struct sequence s = {.place = place};
 	uint64_t start = mc_now_ns();
 
 	for (int full = 0; full < 2; full++) {
@@ -251,29 +256,85 @@ static void explore_all(enum io_fault_kind kind, unsigned max, bool device)
 
 START_TEST(recovers_from_a_crash_at_every_call_of_every_sequence)
 {
-	explore_all(IO_FAULT_TEAR, SUITE_SLOW ? 2 : 3, false);
+	explore_all(IO_FAULT_TEAR, SUITE_SLOW ? 2 : 3, DIRECTORY);
 }
 END_TEST
 
 START_TEST(recovers_after_one_failure_at_every_call)
 {
-	explore_all(IO_FAULT_FAIL, SUITE_SLOW ? 1 : 2, false);
+	explore_all(IO_FAULT_FAIL, SUITE_SLOW ? 1 : 2, DIRECTORY);
 }
 END_TEST
 
 START_TEST(a_device_recovers_from_a_crash_at_every_call_of_every_sequence)
 {
-	explore_all(IO_FAULT_TEAR, getenv("MC_LONG") != NULL ? 3 : SUITE_SLOW ? 1 : 2, true);
+	explore_all(IO_FAULT_TEAR, getenv("MC_LONG") != NULL ? 3 : SUITE_SLOW ? 1 : 2, DEVICE);
 }
 END_TEST
 
 START_TEST(a_device_recovers_after_one_failure_at_every_call)
 {
-	explore_all(IO_FAULT_FAIL, SUITE_SLOW || getenv("MC_LONG") == NULL ? 1 : 2, true);
+	explore_all(IO_FAULT_FAIL, SUITE_SLOW || getenv("MC_LONG") == NULL ? 1 : 2, DEVICE);
+}
+END_TEST
+
+START_TEST(a_device_below_recovers_from_a_crash_at_every_call_of_every_sequence)
+{
+	explore_all(IO_FAULT_TEAR,
+		getenv("MC_LONG") != NULL ? 3
+			: SUITE_SLOW      ? 1
+					  : 2,
+		DEVICE_BELOW);
+}
+END_TEST
+
+START_TEST(a_device_below_recovers_after_one_failure_at_every_call)
+{
+	explore_all(IO_FAULT_FAIL, SUITE_SLOW || getenv("MC_LONG") == NULL ? 1 : 2, DEVICE_BELOW);
+}
+END_TEST
+
+/* False: the first start has not so many calls. */
+static bool crash_the_binding(uint64_t at)
+{
+	struct crash_log r = {.dir = tier_dir_make("/dev/shm"), .below = true};
+	char where[32];
+	uint64_t calls;
+	int res;
+
+	snprintf(where, sizeof(where), "call %u", (unsigned)at);
+	r.fault = io_fault_open(r.dir);
+	ck_assert_int_gt(asprintf(&r.device, "%s/device", r.dir), 0);
+	make_device(&r);
+	io_fault_arm(r.fault, IO_FAULT_TEAR, at, first_seed() + (unsigned)at);
+	res = crash_log_open(&r);
+	calls = io_fault_calls(r.fault);
+	if (res == 0)
+		crash_log_close(&r);
+	io_fault_restart(r.fault);
+	ck_assert_msg(crash_log_open(&r) == 0, "%s: no second start", where);
+	check_usable(&r, where);
+	crash_log_close(&r);
+	io_fault_close(r.fault);
+	tier_dir_remove(r.dir);
+	free(r.device);
+	return calls >= at;
+}
+
+START_TEST(a_crash_while_a_device_is_bound_to_a_directory_leaves_both_usable)
+{
+	uint64_t at = 1;
+
+	while (crash_the_binding(at))
+		at++;
+	ck_assert_uint_gt(at, 10);
 }
 END_TEST
 
 SUITE_MAIN("kv-log-crash", recovers_from_a_crash_at_every_call_of_every_sequence,
 	recovers_after_one_failure_at_every_call,
 	a_device_recovers_from_a_crash_at_every_call_of_every_sequence,
-	a_device_recovers_after_one_failure_at_every_call)
+	a_device_recovers_after_one_failure_at_every_call,
+	a_device_below_recovers_from_a_crash_at_every_call_of_every_sequence,
+	a_device_below_recovers_after_one_failure_at_every_call,
+	a_crash_while_a_device_is_bound_to_a_directory_leaves_both_usable)

@@ -236,7 +236,7 @@ START_TEST(a_head_whose_parts_could_not_be_counted_is_passed_over)
 		unsigned damaged;
 
 		snprintf(path, sizeof(path), "%s/kvjournal", dir);
-		memcpy(o.uuid, log->store->uuid, sizeof(o.uuid));
+		memcpy(o.uuid, log->floors[0].store->uuid, sizeof(o.uuid));
 		mc_kv_log_close(log);
 		kv_forget(&owner);
 		ck_assert_int_eq(mc_journal_open(&o, &j, &damaged, NULL), 0);

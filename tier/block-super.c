@@ -4,7 +4,7 @@
  * Invariants:
  * 1. While a format is under way no copy is whole: it takes the old ones away first and writes the
  *    new ones last.
- * 2. Two copies that are whole say the same.
+ * 2. Two copies that are whole say the same, or the first one counts.
  */
 #include "tier/block-super.h"
 
@@ -25,7 +25,8 @@
 #include <unistd.h>
 
 #define MAGIC "MCBLOCK"
-#define FORMAT 1
+#define FORMAT 1       /* by itself; */
+#define FORMAT_BELOW 2 /* below a directory: older programs would take it for empty */
 #define PAGE 4096u
 #define MIB (UINT64_C(1) << 20)
 #define SECOND_AT (UINT64_C(512) << 10)
@@ -42,7 +43,7 @@ struct page {
 	uint8_t zero[PAGE - 16 - sizeof(struct mc_block_super)];
 };
 _Static_assert(sizeof(struct page) == PAGE, "a superblock is a page");
-_Static_assert(sizeof(struct mc_block_super) == 64, "no padding");
+_Static_assert(sizeof(struct mc_block_super) == 80, "no padding");
 
 static const uint64_t copies[2] = {0, SECOND_AT};
 
@@ -69,10 +70,10 @@ static int write_page(const struct mc_block_dev *d, uint64_t at, const void *pag
 static int check(
 	const struct mc_block_dev *d, const char *path, const struct page *p, struct mc_err *err)
 {
-	if (p->format != FORMAT)
+	if (p->format != FORMAT && p->format != FORMAT_BELOW)
 		return mc_err_set(err, -EPROTONOSUPPORT,
-			"%s: block tier of format %" PRIu32 ", this program knows %d", path,
-			p->format, FORMAT);
+			"%s: block tier of format %" PRIu32 ", this program knows %d and %d", path,
+			p->format, FORMAT, FORMAT_BELOW);
 	if (d->bytes < p->super.bytes)
 		return mc_err_set(err, -ENOSPC,
 			"%s: has %" PRIu64 " bytes, and had %" PRIu64 " when it was formatted",
@@ -102,6 +103,7 @@ int mc_block_super_read(const struct mc_block_dev *d, const char *path, unsigned
 		return mc_err_set(err, -EMEDIUMTYPE,
 			"%s: holds no block tier; --format makes one, and what lies there is lost",
 			path);
+	whole[1] = whole[1] && memcmp(good, &pages[1], PAGE) == 0;
 	r = check(d, path, good, err);
 	if (ret_bad != NULL)
 		*ret_bad = !whole[0] + !whole[1];
@@ -110,6 +112,48 @@ int mc_block_super_read(const struct mc_block_dev *d, const char *path, unsigned
 			write_page(d, copies[i], good); /* else the next start tries again */
 	if (r == 0)
 		*ret = good->super;
+	return r;
+}
+
+/* ---- binding */
+
+/* One after the other: one of them is whole. */
+static int write_copies(const struct mc_block_dev *d, const struct mc_block_super *s)
+{
+	static const uint8_t none[16];
+	cleanup_free struct page *p = aligned_alloc(PAGE, sizeof(*p));
+	int r = 0;
+
+	if (p == NULL)
+		return -ENOMEM;
+	*p = (struct page){.magic = MAGIC, .format = FORMAT, .super = *s};
+	if (memcmp(s->above, none, sizeof(none)) != 0)
+		p->format = FORMAT_BELOW;
+	p->crc = page_crc(p);
+	for (unsigned i = 0; i < 2 && r == 0; i++) {
+		r = write_page(d, copies[i], p);
+		if (r == 0)
+			r = d->io->fdatasync(d->io, d->fd);
+	}
+	return r;
+}
+
+int mc_block_super_bind(
+	const struct mc_block_dev *d, struct mc_block_super *s, const uint8_t above[16])
+{
+	memcpy(s->above, above, sizeof(s->above));
+	return write_copies(d, s);
+}
+
+int mc_block_super_used(const struct mc_block_dev *d, const struct mc_block_super *s)
+{
+	cleanup_free unsigned char *super = aligned_alloc(PAGE, 2 * (size_t)PAGE);
+	int r = super == NULL
+		? -ENOMEM
+		: mc_io_read_full(d->io, d->fd, super, 2 * (size_t)PAGE, s->journal_at);
+
+	for (unsigned i = 0; i < 2 * PAGE && r == 0; i++)
+		r = super[i] != 0;
 	return r;
 }
 
@@ -210,11 +254,7 @@ static int write_all(const struct mc_block_dev *d, const struct mc_block_super *
 		r = write_page(d, blank[i], p);
 	if (r == 0)
 		r = d->io->fdatasync(d->io, d->fd);
-	*p = (struct page){.magic = MAGIC, .format = FORMAT, .super = *s};
-	p->crc = page_crc(p);
-	for (unsigned i = 0; i < 2 && r == 0; i++)
-		r = write_page(d, copies[i], p);
-	return r == 0 ? d->io->fdatasync(d->io, d->fd) : r;
+	return r == 0 ? write_copies(d, s) : r;
 }
 
 int mc_block_format(const struct mc_block_format *f, struct mc_err *err)

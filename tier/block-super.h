@@ -21,6 +21,7 @@ struct mc_block_super {
 		n_segments; /* segment n lies at segments_at + (n - 1) × its bytes */
 	uint64_t segments_at;
 	uint64_t journal_at, journal_bytes;
+	uint8_t above[16]; /* uuid of the KV log whose lower floor it is; zeros: none */
 };
 
 struct mc_block_dev {
@@ -43,6 +44,12 @@ void mc_block_dev_discard(const struct mc_block_dev *d, uint64_t at, uint64_t by
  * of ours, -EPROTONOSUPPORT a newer format, -ENOSPC the device is smaller than it was, -EIO. */
 int mc_block_super_read(const struct mc_block_dev *d, const char *path, unsigned *ret_bad,
 	struct mc_block_super *ret, struct mc_err *err);
+
+/* It belongs below that log from now on. *s is what was read. */
+int mc_block_super_bind(
+	const struct mc_block_dev *d, struct mc_block_super *s, const uint8_t above[16]);
+/* Whether anything was written to the area of its journal since it was formatted. 0, 1, -errno. */
+int mc_block_super_used(const struct mc_block_dev *d, const struct mc_block_super *s);
 
 struct mc_block_format {
 	const char *path;

@@ -276,16 +276,18 @@ static struct copy *take_cold_locked(struct mc_kv *kv, uint64_t want) MC_REQUIRE
 void kv_sweep_tick(struct mc_kv *kv)
 {
 	struct mc_kv_log_stats log;
+	uint64_t capacity;
 	struct copy *c;
 
 	if (kv->log == NULL || kv->opts.remote == NULL)
 		return;
 	kv_log_figures(kv, &log);
-	if (log.live < log.capacity / 100 * SWEEP_HIGH)
+	capacity = log.capacity + log.below.capacity;
+	if (log.live < capacity / 100 * SWEEP_HIGH)
 		return;
 	do {
 		mc_mutex_lock(&kv->lock);
-		c = take_cold_locked(kv, log.capacity / 100 * COLD);
+		c = take_cold_locked(kv, capacity / 100 * COLD);
 		mc_mutex_unlock(&kv->lock);
 		if (c != NULL)
 			run(kv, c);

@@ -91,9 +91,10 @@ static bool to_remote_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
 void kv_keep_locked(struct mc_kv *kv, struct kv_object *obj)
 {
 	if (to_remote_locked(kv) || kv->recovering || !time_enough_locked(kv) ||
-		kv_gate_closed_locked(kv, obj) || (obj->flags & KV_BUSY) != 0 || obj->remotes == 0)
+		kv_gate_closed_locked(kv, obj) || (obj->flags & KV_BUSY) != 0 ||
+		(obj->remotes == 0 && !kv_is_below(obj)))
 		return;
-	if (!obj->was_nvme && obj->hits == 0)
+	if ((!obj->was_nvme || kv_is_below(obj)) && obj->hits == 0)
 		return;
 	kv_dirty_again_locked(kv, obj);
 	obj->kept = obj->state == MC_KV_DIRTY;

@@ -126,7 +126,7 @@ struct kv_room_wait {
 };
 
 /* kv-trouble.c */
-enum kv_tier { KV_NVME, KV_REMOTE, KV_TIERS };
+enum kv_tier { KV_NVME, KV_BLOCK, KV_REMOTE, KV_TIERS };
 struct kv_trouble {
 	int error;        /* why the tier fails now; 0 = it does not */
 	int told;         /* what the log was told last */

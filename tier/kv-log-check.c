@@ -30,10 +30,10 @@ struct mc_kv_log_check {
 	struct mc_kv_log_mark at;
 	void (*bad)(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_loc *loc);
 	void *ctx;
-	unsigned char *buf;   /* owned, BUFFER bytes */
-	struct place *places; /* owned, sorted: of the stretch before at.off */
-	size_t n, cap, i;     /* i: the next one */
-	uint32_t generation;  /* of the segment when they were noted */
+	unsigned char *buf;      /* owned, BUFFER bytes */
+	struct place *places;    /* owned, sorted: of the stretch before at.off */
+	size_t n, cap, i;        /* i: the next one */
+	uint32_t id, generation; /* of the segment when they were noted */
 };
 
 /* An object as the table has it, the caller's to free. NULL: no memory. */
@@ -82,9 +82,11 @@ static int note_stretch(struct mc_kv_log_check *c)
 
 	c->n = c->i = 0;
 	mc_mutex_lock(&log->lock);
-	seg = mc_kv_segment_get(log, c->at.segment);
-	if (seg != NULL)
+	seg = c->at.segment < log->n_segs ? log->segs[c->at.segment] : NULL;
+	if (seg != NULL) {
+		c->id = seg->id;
 		c->generation = seg->generation;
+	}
 	for (uint32_t at = seg != NULL ? seg->head : 0; at != 0;) {
 		const struct mc_kv_entry *e = mc_kv_table_get(&log->table, at);
 
@@ -114,7 +116,7 @@ static bool hold_segment(struct mc_kv_log_check *c, struct mc_kv_segment **ret)
 	bool ok;
 
 	mc_mutex_lock(&log->lock);
-	*ret = mc_kv_segment_get(log, c->at.segment);
+	*ret = mc_kv_segment_get(log, c->id);
 	ok = *ret != NULL && mc_kv_segment_holds_locked(*ret, c->generation);
 	if (ok)
 		(*ret)->readers++;
@@ -155,7 +157,7 @@ static int copy_placed(struct mc_kv_log_check *c, const struct place *p, struct 
 	mc_mutex_lock(&log->lock);
 	e = mc_kv_table_get(&log->table, p->slot);
 	if (e != NULL && (e->kind == MC_KV_OBJECT || e->kind == MC_KV_PART) &&
-		e->segment == c->at.segment && e->generation == c->generation && e->off == p->off &&
+		e->segment == c->id && e->generation == c->generation && e->off == p->off &&
 		e->off + MC_KV_HEADER + e->size == p->end) {
 		*ret = copy_locked(e);
 		r = *ret != NULL ? 0 : -ENOMEM;
@@ -191,18 +193,18 @@ static void found(
 
 /* So much of a segment from off on, into buf. */
 static int read_piece(
-	struct mc_kv_log_check *c, const struct mc_kv_place *at, uint64_t off, uint64_t len)
+	struct mc_kv_log_check *c, const struct mc_kv_segment *seg, uint64_t off, uint64_t len)
 {
 	struct mc_uring_req req = {.kind = MC_URING_READ,
-		.fd = at->fd,
-		.off = at->at + off,
+		.fd = seg->place.fd,
+		.off = seg->place.at + off,
 		.len = (uint32_t)mc_kv_up(len, MC_KV_ALIGN),
 		.need = (uint32_t)len,
 		.buf = c->buf};
 	int64_t n = mc_uring_run(c->log->uring, &req);
 
 	if (n < 0)
-		mc_kv_failed(c->log, (int)n);
+		mc_kv_failed(c->log, seg->floor, (int)n);
 	else if ((uint64_t)n < len)
 		memset(c->buf + n, 0, len - (uint64_t)n); /* the file was cut: nothing verifies */
 	return n < 0 ? (int)n : 0;
@@ -252,7 +254,7 @@ static int check_records(struct mc_kv_log_check *c, struct mc_kv_log_checked *su
 		c->i = c->n;
 		return 0;
 	}
-	r = read_piece(c, &seg->place, start, last - start);
+	r = read_piece(c, seg, start, last - start);
 	if (r == 0) {
 		sum->bytes += last - start;
 		r = look_at_records(c, end, start, sum);

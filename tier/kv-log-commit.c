@@ -39,7 +39,7 @@ static int sync_segment(struct mc_kv_log *log, struct mc_kv_segment *seg)
 	mc_mutex_lock(&log->lock);
 	made = seg->made;
 	mc_mutex_unlock(&log->lock);
-	r = mc_kv_store_sync(log->store, &seg->place, made);
+	r = mc_kv_store_sync(seg->floor->store, &seg->place, made);
 	mc_mutex_lock(&log->lock);
 	seg->made &= r != 0;
 	mc_mutex_unlock(&log->lock);
@@ -60,14 +60,14 @@ static void sync_file(struct mc_kv_log *log, struct mc_kv_file *f)
 	if (f->res != 0)
 		return;
 	f->res = sync_segment(log, f->seg);
-	mc_kv_took(log, begun, 0);
+	mc_kv_took(log, f->seg->floor, begun, 0);
 	mc_mutex_lock(&log->lock);
 	log->stats.syncs++;
 	if (f->res != 0)
 		mc_kv_segment_set_failed(f->seg, true);
 	mc_mutex_unlock(&log->lock);
 	if (f->res != 0)
-		mc_kv_failed(log, f->res);
+		mc_kv_failed(log, f->seg->floor, f->res);
 }
 
 /* A copy: the record may have been removed, evicted or replaced since. */
@@ -203,7 +203,7 @@ static void commit_group(struct mc_kv_log *log, struct mc_kv_group *g)
 	apply_group(log, g);
 	begun = mc_now_ns();
 	r = mc_kv_commit(log);
-	mc_kv_took(log, begun, 0);
+	mc_kv_took(log, mc_kv_top(log), begun, 0);
 	end_group(log, g, mc_kv_journal_error(r));
 }
 
@@ -211,8 +211,8 @@ static void commit_group(struct mc_kv_log *log, struct mc_kv_group *g)
 static void settle_moving(struct mc_kv_log *log)
 {
 	mc_mutex_lock(&log->lock);
-	for (uint32_t id = 1; id < log->n_segs; id++) {
-		struct mc_kv_segment *seg = log->segs[id];
+	for (uint32_t i = 1; i < log->n_segs; i++) {
+		struct mc_kv_segment *seg = log->segs[i];
 
 		if (seg != NULL && seg->state == MC_KV_SEG_MOVING && seg->writers == 0 &&
 			seg->head != 0)
@@ -221,23 +221,36 @@ static void settle_moving(struct mc_kv_log *log)
 	mc_mutex_unlock(&log->lock);
 }
 
+/* True: of the upper floor, which has the journal. */
+static bool probe_floors(struct mc_kv_log *log)
+{
+	bool due[MC_KV_FLOORS];
+
+	mc_mutex_lock(&log->lock);
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
+		due[i] = mc_disk_probe_due(&log->floors[i].health);
+	mc_mutex_unlock(&log->lock);
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
+		if (due[i])
+			mc_kv_probe(log, &log->floors[i]);
+	return due[0];
+}
+
 static void look_after(struct mc_kv_log *log)
 {
-	bool snapshot, probe;
+	bool snapshot, probed;
 
 	settle_moving(log);
 	mc_kv_splits_remove(log);
 	mc_kv_segments_free(log);
 	mc_mutex_lock(&log->lock);
 	snapshot = log->want_snapshot;
-	probe = mc_disk_probe_due(&log->health);
 	mc_mutex_unlock(&log->lock);
-	if (probe)
-		mc_kv_probe(log);
+	probed = probe_floors(log);
 	if (snapshot ||
-		(!probe && mc_journal_usable(log->journal) &&
+		(!probed && mc_journal_usable(log->journal) &&
 			mc_journal_snapshot_due(log->journal)))
-		mc_kv_failed(log, mc_kv_snapshot(log));
+		mc_kv_failed(log, mc_kv_top(log), mc_kv_snapshot(log));
 }
 
 static struct mc_kv_group *next_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
@@ -255,10 +268,15 @@ static struct mc_kv_group *next_locked(struct mc_kv_log *log) MC_REQUIRES(log->l
 
 static void wait_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 {
+	uint64_t until = UINT64_MAX;
+
 	if (log->closed != NULL && log->closed->writing == 0)
 		return;
-	if (mc_disk_ails(&log->health) && log->closed == NULL)
-		mc_cond_wait_until(&log->ready, &log->lock, log->health.probe_at_ns);
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
+		if (mc_disk_ails(&log->floors[i].health))
+			until = min(until, log->floors[i].health.probe_at_ns);
+	if (until != UINT64_MAX && log->closed == NULL)
+		mc_cond_wait_until(&log->ready, &log->lock, until);
 	else
 		mc_cond_wait(&log->ready, &log->lock);
 }
@@ -269,7 +287,7 @@ static bool wait_to_read(struct mc_kv_log *log, int res, uint64_t *pause_ns)
 	uint64_t until = mc_now_ns() + *pause_ns;
 	bool again;
 
-	mc_kv_failed(log, res);
+	mc_kv_failed(log, mc_kv_top(log), res);
 	mc_mutex_lock(&log->lock);
 	log->unread = res;
 	mc_cond_broadcast(&log->moved);
@@ -281,20 +299,21 @@ static bool wait_to_read(struct mc_kv_log *log, int res, uint64_t *pause_ns)
 		mc_cond_wait_until(&log->ready, &log->lock, until);
 	again = !log->closing;
 	mc_mutex_unlock(&log->lock);
-	*pause_ns = min(2 * *pause_ns, log->health.probe_ns);
+	*pause_ns = min(2 * *pause_ns, mc_kv_top(log)->health.probe_ns);
 	return again;
 }
 
 /* Another format or another store stays what it is; anything else may pass. */
 static int recover(struct mc_kv_log *log)
 {
-	uint64_t pause_ns = min(PAUSE_NS, log->health.probe_ns);
+	uint64_t pause_ns = min(PAUSE_NS, mc_kv_top(log)->health.probe_ns);
 	uint64_t until = mc_now_ns() + log->patience_ns;
 	struct mc_err err = {0};
 	int r = mc_kv_recover(log, &err);
 
 	while (r != 0 && r != -EPROTONOSUPPORT && r != -ESTALE && wait_to_read(log, r, &pause_ns)) {
-		log->impatient = mc_now_ns() >= until && mc_kv_store_probe(log->store) == 0;
+		log->impatient =
+			mc_now_ns() >= until && mc_kv_store_probe(mc_kv_top(log)->store) == 0;
 		r = mc_kv_recover(log, &err);
 	}
 	return r;
@@ -305,7 +324,8 @@ static void start_up(struct mc_kv_log *log)
 	int r = recover(log);
 
 	if (r == 0)
-		mc_kv_failed(log, mc_kv_snapshot(log)); /* the first commit tries again */
+		mc_kv_failed(log, mc_kv_top(log),
+			mc_kv_snapshot(log)); /* the first commit tries again */
 	mc_mutex_lock(&log->lock);
 	log->dead = r;
 	log->unread = 0;

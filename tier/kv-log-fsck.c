@@ -162,7 +162,7 @@ static int check_segment(struct check *c, struct mc_kv_scan *scan, const struct 
 	for (size_t i = 0; i < c->n_bad && r == 0; i++)
 		settle_bad(c, &c->bad[i]);
 	if (c->n_bad > 0 && c->f->opts->repair && r == 0)
-		r = mc_kv_store_sync(c->log->store, &seg->place, false);
+		r = mc_kv_store_sync(seg->floor->store, &seg->place, false);
 	c->n_bad = 0;
 	return r;
 }
@@ -171,10 +171,10 @@ static int check_segments(struct check *c, struct mc_kv_scan *scan)
 {
 	int r = 0;
 
-	for (uint32_t id = 1; id < c->log->n_segs && r == 0; id++) {
-		const struct mc_kv_segment *seg = c->log->segs[id];
+	for (uint32_t i = 1; i < c->log->n_segs && r == 0; i++) {
+		const struct mc_kv_segment *seg = c->log->segs[i];
 
-		if (seg != NULL && seg->head != 0)
+		if (seg != NULL && seg->head != 0 && seg->place.fd >= 0)
 			r = check_segment(c, scan, seg);
 		if (c->error != 0)
 			r = c->error;
@@ -185,13 +185,13 @@ static int check_segments(struct check *c, struct mc_kv_scan *scan)
 /* Segments of another size are not written to again, and go once they are empty. */
 static void check_empty(struct check *c)
 {
-	for (uint32_t id = 1; id < c->log->n_segs; id++) {
-		const struct mc_kv_segment *seg = c->log->segs[id];
+	for (uint32_t i = 1; i < c->log->n_segs; i++) {
+		const struct mc_kv_segment *seg = c->log->segs[i];
 
 		if (seg != NULL && seg->failed && seg->head == 0 && seg->place.fd >= 0)
 			mc_fsck_tell(c->f, MC_FSCK_LEFTOVER,
 				"%ssegments/%08" PRIx32 ": empty, and not as long as the others",
-				c->f->prefix, id);
+				c->f->prefix, seg->id);
 	}
 }
 
@@ -200,8 +200,11 @@ static void check_empty(struct check *c)
 static int open_device(struct check *c, struct mc_err *err)
 {
 	unsigned bad = 0;
-	int r = mc_kv_store_device_look(c->f->dir, c->f->io, &bad, &c->log->store, err);
+	struct mc_kv_store *s;
+	int r = mc_kv_store_device_look(c->f->dir, c->f->io, &bad, &s, err);
 
+	if (r == 0)
+		mc_kv_floor_set(mc_kv_top(c->log), s, UINT64_MAX);
 	c->store_bad = r == 0 && bad > 0;
 	if (c->store_bad)
 		mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "one of two superblocks is not whole");
@@ -218,7 +221,7 @@ static int open_files(struct check *c, struct mc_err *err)
 
 	if (r != 0)
 		return r;
-	c->log->store = s;
+	mc_kv_floor_set(mc_kv_top(c->log), s, UINT64_MAX);
 	s->spare = tell_leftover;
 	s->spare_ctx = c;
 	id = mc_kv_store_files_id(s);
@@ -228,8 +231,8 @@ static int open_files(struct check *c, struct mc_err *err)
 
 static void remove_empty(struct check *c)
 {
-	for (uint32_t id = 1; id < c->log->n_segs; id++) {
-		struct mc_kv_segment *seg = c->log->segs[id];
+	for (uint32_t i = 1; i < c->log->n_segs; i++) {
+		struct mc_kv_segment *seg = c->log->segs[i];
 
 		if (seg != NULL && seg->failed && seg->head == 0 && seg->place.fd >= 0)
 			mc_kv_segment_remove(c->log, seg);
@@ -238,7 +241,7 @@ static void remove_empty(struct check *c)
 
 static int repair_store(struct check *c)
 {
-	struct mc_kv_store *s = c->log->store;
+	struct mc_kv_store *s = mc_kv_top(c->log)->store;
 	struct mc_dir_id id;
 	int r;
 
@@ -251,7 +254,7 @@ static int repair_store(struct check *c)
 
 static int repair(struct check *c)
 {
-	struct mc_kv_store *s = c->log->store;
+	struct mc_kv_store *s = mc_kv_top(c->log)->store;
 	int r = repair_store(c);
 
 	/* Twice: both pages of SUPER are whole then. */
@@ -273,7 +276,6 @@ static int prepare(struct check *c, struct mc_err *err)
 		return r;
 	c->watch = (struct mc_kv_watch){.bad = tell_gone, .ctx = c};
 	c->log->watch = &c->watch;
-	c->log->segment_bytes = c->log->store->segment_bytes;
 	c->log->journal_bytes = JOURNAL_BYTES;
 	r = mc_kv_table_init(&c->log->table);
 	return r == 0 ? mc_ahead_open(c->f->opts->io, &c->ahead) : r;

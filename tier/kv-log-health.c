@@ -1,29 +1,30 @@
 /*
- * The budgets of the KV log's disk. While it is bypassed puts fail at once; that it is slow is told
- * the owner, who may heed it, and puts go on. Reads go on in any case: theirs may be the only copy.
+ * The budgets of the KV log's disks, one for each floor. While the upper one is bypassed puts fail
+ * at once, while the lower one is nothing moves down; that the upper one is slow is told the owner,
+ * who may heed it, and puts go on. Reads go on in any case: theirs may be the only copy.
  */
 #include "tier/kv-log-impl.h"
 
 #include <errno.h>
 
-void mc_kv_failed(struct mc_kv_log *log, int res)
+void mc_kv_failed(struct mc_kv_log *log, struct mc_kv_floor *f, int res)
 {
 	if (res == 0 || res == -ENOSPC || res == -EDQUOT || res == -ENOMEM || res == -EMFILE ||
 		res == -ENFILE)
 		return;
 	mc_mutex_lock(&log->lock);
 	log->stats.errors++;
-	if (mc_disk_failed(&log->health))
+	if (mc_disk_failed(&f->health))
 		mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
 }
 
-void mc_kv_took(struct mc_kv_log *log, uint64_t begun_ns, uint64_t bytes)
+void mc_kv_took(struct mc_kv_log *log, struct mc_kv_floor *f, uint64_t begun_ns, uint64_t bytes)
 {
-	if (!mc_disk_is_slow(&log->health, mc_now_ns() - begun_ns, bytes))
+	if (!mc_disk_is_slow(&f->health, mc_now_ns() - begun_ns, bytes))
 		return;
 	mc_mutex_lock(&log->lock);
-	if (mc_disk_took(&log->health, begun_ns, bytes))
+	if (mc_disk_took(&f->health, begun_ns, bytes))
 		mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
 }
@@ -31,20 +32,20 @@ void mc_kv_took(struct mc_kv_log *log, uint64_t begun_ns, uint64_t bytes)
 void mc_kv_log_hangs(struct mc_kv_log *log)
 {
 	mc_mutex_lock(&log->lock);
-	if (mc_disk_hangs(&log->health))
+	if (mc_disk_hangs(&mc_kv_bottom(log)->health))
 		mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
 }
 
-void mc_kv_probe(struct mc_kv_log *log)
+void mc_kv_probe(struct mc_kv_log *log, struct mc_kv_floor *f)
 {
 	uint64_t begun = mc_now_ns(), took;
-	int r = mc_kv_store_probe(log->store);
+	int r = mc_kv_store_probe(f->store);
 
 	took = mc_now_ns() - begun;
-	if (r == 0 && mc_journal_snapshot_due(log->journal))
+	if (r == 0 && f == mc_kv_top(log) && mc_journal_snapshot_due(log->journal))
 		r = mc_kv_snapshot(log);
 	mc_mutex_lock(&log->lock);
-	mc_disk_probed(&log->health, r, took);
+	mc_disk_probed(&f->health, r, took);
 	mc_mutex_unlock(&log->lock);
 }

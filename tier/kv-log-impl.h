@@ -40,6 +40,10 @@
  *   FREEING  nobody needs it; the record of its next generation is on the way
  * failed: a write or sync of it failed; it is never written again and ends as a removed file.
  * aside: SEALED and nowhere; the table keeps its records for a life that can open it.
+ *
+ * Floors: the upper one has the journal and takes what is put. Where there is a lower one, reclaim
+ * of the upper floor moves what lives in a segment down, and reclaim of the lower floor asks the
+ * owner what to keep. Which floor a segment is of, its number says.
  */
 #pragma once
 
@@ -65,6 +69,7 @@
 #define MC_KV_OP_BUCKETS 65536u
 #define MC_KV_PART_KEY 72u /* bytes of a part's key, with its NUL, at most */
 #define MC_KV_NO_FILE UINT32_MAX
+#define MC_KV_FLOORS 2u
 
 enum mc_kv_seg_state {
 	MC_KV_SEG_FREE,
@@ -76,6 +81,8 @@ enum mc_kv_seg_state {
 
 struct mc_kv_segment {
 	uint32_t id, generation;
+	struct mc_kv_floor *floor;
+	uint64_t taken; /* its turn to be filled; 0: in an earlier life */
 	enum mc_kv_seg_state state;
 	bool failed;              /* atomic */
 	bool made;                /* its name was not synced by this life */
@@ -150,6 +157,7 @@ struct mc_kv_pack {
 	struct mc_kv_log *log;
 	struct mc_kv_group *group;
 	unsigned file;
+	struct mc_kv_floor *floor; /* once it is submitted */
 	struct mc_kv_pack *next;
 	uint64_t begun_ns;
 	uint64_t off;  /* of the file */
@@ -162,6 +170,8 @@ struct mc_kv_pack {
 
 /* An open segment and the buffer at its end. */
 struct mc_kv_stream {
+	struct mc_kv_floor *floor;
+	bool spare; /* it may take the last segment */
 	struct mc_kv_segment *seg;
 	uint64_t off;
 	struct mc_kv_pack *pack;
@@ -169,6 +179,23 @@ struct mc_kv_stream {
 	uint64_t filled;
 	bool in_group; /* it has a file in the open group: */
 	unsigned file;
+};
+
+struct mc_kv_floor {
+	struct mc_kv_store *store;        /* owned; NULL: there is no such floor */
+	uint64_t capacity, segment_bytes; /* bytes */
+	/* With the log's lock. */
+	uint32_t next;    /* the number that the next segment made gets, without MC_KV_BELOW */
+	uint32_t n_files; /* segments that have space */
+	bool disk_full;   /* the last new segment failed */
+	uint64_t taken;   /* segments, to be filled */
+	uint64_t freed;   /* segments */
+	struct mc_disk_health health;
+	/* The packer's. */
+	struct mc_kv_stream puts, survivors;
+	struct mc_kv_segment *looked_for;      /* at which it last reclaimed early */
+	size_t asked_from;                     /* where reclaim goes on asking */
+	uint64_t hopeless_deaths, hopeless_ns; /* when reclaim last found nothing */
 };
 
 enum mc_kv_asked { MC_KV_ASKED_NOTHING, MC_KV_ASKED_SEAL, MC_KV_ASKED_RECLAIM };
@@ -181,11 +208,10 @@ struct mc_kv_watch {
 };
 
 struct mc_kv_log {
-	const struct mc_kv_watch *watch;              /* borrowed; NULL: the daemon */
-	const struct mc_io *io;                       /* borrowed */
-	struct mc_kv_store *store;                    /* owned */
-	uint64_t capacity, segment_bytes, record_max; /* bytes */
-	uint64_t journal_bytes;
+	const struct mc_kv_watch *watch;         /* borrowed; NULL: the daemon */
+	const struct mc_io *io;                  /* borrowed */
+	struct mc_kv_floor floors[MC_KV_FLOORS]; /* the upper one first */
+	uint64_t record_max, journal_bytes;      /* bytes */
 	unsigned commit_ms;
 	struct mc_uring *uring;
 	struct mc_kv_log_replay replay;
@@ -208,17 +234,14 @@ struct mc_kv_log {
 	struct mc_share read, told; /* of recovery: bytes of the journal, slots of the table */
 	struct mc_kv_table table;
 	uint64_t table_max;          /* its bytes: what a snapshot has room for */
-	struct mc_kv_segment **segs; /* owned, by id */
-	uint32_t n_segs, cap_segs;   /* ids given out, 0 among them */
-	uint32_t n_files;            /* segments that have space */
-	bool disk_full;              /* the last new segment failed */
+	struct mc_kv_segment **segs; /* owned, both floors' in turn; for walks: NULL among them */
+	uint32_t n_segs, cap_segs;
 	uint32_t split_seq;
 	struct mc_kv_gone *gone; /* owned: objects in parts without an entry */
 	size_t n_gone, cap_gone;
 	struct mc_kv_gone *held; /* owned: those that somebody reads though their entry may go */
 	size_t n_held;
-	uint64_t deaths;                       /* entries dropped so far */
-	uint64_t hopeless_deaths, hopeless_ns; /* the packer's: when reclaim last found nothing */
+	uint64_t deaths; /* entries dropped so far */
 
 	struct mc_kv_op *oldest, *newest; /* puts under way */
 	struct mc_kv_op **op_buckets;     /* owned */
@@ -234,12 +257,8 @@ struct mc_kv_log {
 	bool committing;
 	struct mc_kv_pack *free_packs;
 	struct mc_kv_pack packs[MC_KV_PACKS];
-	struct mc_kv_stream puts, survivors; /* the packer's */
-	struct mc_kv_segment
-		*looked_for; /* the packer's: the segment at which it last reclaimed early */
-	size_t asked_from;   /* the packer's: where reclaim goes on asking */
-	bool attention;      /* something for the committer since it last looked */
-	bool free_wanted;    /* the packer waits until the committer has freed what is empty */
+	bool attention;   /* something for the committer since it last looked */
+	bool free_wanted; /* the packer waits until the committer has freed what is empty */
 	enum mc_kv_asked asked;
 	int asked_res;
 
@@ -250,8 +269,17 @@ struct mc_kv_log {
 
 	struct mc_kv_log_owner owner;
 	struct mc_kv_log_stats stats;
-	struct mc_disk_health health;
 };
+
+static inline struct mc_kv_floor *mc_kv_top(struct mc_kv_log *log)
+{
+	return &log->floors[0];
+}
+/* The floor whose reclaim drops things. */
+static inline struct mc_kv_floor *mc_kv_bottom(struct mc_kv_log *log)
+{
+	return log->floors[1].store != NULL ? &log->floors[1] : &log->floors[0];
+}
 
 static inline uint64_t mc_kv_up(uint64_t n, uint64_t to)
 {
@@ -275,6 +303,8 @@ static inline void mc_kv_poke_locked(struct mc_kv_log *log) MC_REQUIRES(log->loc
 /* Not open: without a store and threads. NULL = no memory. */
 struct mc_kv_log *mc_kv_log_new(const struct mc_kv_log_opts *opts);
 void mc_kv_log_free(struct mc_kv_log *log);
+/* The floor owns the store. capacity 0: as much as it has. */
+void mc_kv_floor_set(struct mc_kv_floor *f, struct mc_kv_store *store, uint64_t capacity);
 
 /* ---- kv-log-op.c */
 void mc_kv_list_init(struct mc_kv_op_list *l);
@@ -283,6 +313,11 @@ struct mc_kv_op *mc_kv_list_take(struct mc_kv_op_list *l);
 static inline const char *mc_kv_op_key(const struct mc_kv_op *op)
 {
 	return op->key != NULL ? op->key : op->meta.key;
+}
+/* Where a put goes. */
+static inline struct mc_kv_floor *mc_kv_floor_of(struct mc_kv_log *log, const struct mc_kv_op *op)
+{
+	return op->item->below ? mc_kv_bottom(log) : mc_kv_top(log);
 }
 /* Runs done of ops whose res is their outcome, and frees them; the list is empty then. */
 void mc_kv_ops_end(struct mc_kv_log *log, struct mc_kv_op_list *ops) MC_EXCLUDES(log->lock);
@@ -348,14 +383,22 @@ int mc_kv_commit(struct mc_kv_log *log);
 
 /* ---- kv-log-segment.c */
 struct mc_kv_segment *mc_kv_segment_get(const struct mc_kv_log *log, uint32_t id);
+/* Without MC_KV_BELOW: its number on its floor. */
+static inline uint32_t mc_kv_segment_number(uint32_t id)
+{
+	return id & ~MC_KV_BELOW;
+}
 /* The segment of that id, made if need be (replay). NULL: no memory, or not a number of ours. */
 struct mc_kv_segment *mc_kv_segment_note(struct mc_kv_log *log, uint32_t id);
-/* One to be filled, OPEN. -EAGAIN: reclaim first; -EIO and others. spare: may take the last one. */
-int mc_kv_segment_take(struct mc_kv_log *log, bool spare, struct mc_kv_segment **ret);
+/* One of the floor to be filled, OPEN. -EAGAIN: reclaim first; -EIO and others. spare: may take the
+ * last one. */
+int mc_kv_segment_take(
+	struct mc_kv_log *log, struct mc_kv_floor *f, bool spare, struct mc_kv_segment **ret);
 /* A disk that was full may have room again: one more is made, if it has. The packer only. */
-void mc_kv_segments_look(struct mc_kv_log *log);
-/* How many a put could still take without reclaim. */
-uint32_t mc_kv_segments_left_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock);
+void mc_kv_segments_look(struct mc_kv_log *log, struct mc_kv_floor *f);
+/* How many a put to the floor could still take without reclaim. */
+uint32_t mc_kv_segments_left_locked(const struct mc_kv_log *log, const struct mc_kv_floor *f)
+	MC_REQUIRES(log->lock);
 /* Journals the next generation of what is empty, and makes it FREE. The committer only. */
 void mc_kv_segments_free(struct mc_kv_log *log);
 /* Gives back the space of a FREE segment, or of one FREEING. */
@@ -416,9 +459,15 @@ bool mc_kv_split_held_locked(const struct mc_kv_log *log, const uint8_t version[
 	uint32_t number) MC_REQUIRES(log->lock);
 
 /* ---- kv-log-reclaim.c */
-/* Queues copies of what the owner keeps of one segment. 0; -ENOENT: no segment is worth it. force:
- * take the lowest live ratio whatever the gain. The packer only. */
-int mc_kv_reclaim(struct mc_kv_log *log, bool force);
+enum mc_kv_reclaim {
+	MC_KV_RECLAIM_GAIN,  /* copies what the owner keeps, on the same floor, if that is worth it
+			      */
+	MC_KV_RECLAIM_FORCE, /* the same with the lowest live ratio, whatever the gain */
+	MC_KV_RECLAIM_DOWN   /* copies all that lives to the lower floor */
+};
+/* Queues copies out of one segment of the floor. 0; -ENOENT: no segment is worth it; -EAGAIN: the
+ * lower floor has no room for one. The packer only. */
+int mc_kv_reclaim(struct mc_kv_log *log, struct mc_kv_floor *f, enum mc_kv_reclaim how);
 
 /* ---- kv-log-commit.c */
 int mc_kv_committer_start(struct mc_kv_log *log);
@@ -437,14 +486,20 @@ int mc_kv_replay(struct mc_kv_log *log,
 int mc_kv_settle(struct mc_kv_log *log);
 
 /* ---- kv-log-health.c */
-/* An I/O ended so: 0, a full disk and limits of ours do not count against the disk. */
-void mc_kv_failed(struct mc_kv_log *log, int res);
+/* An I/O of the floor ended so: 0, a full disk and limits of ours do not count against the disk. */
+void mc_kv_failed(struct mc_kv_log *log, struct mc_kv_floor *f, int res);
 /* A write or sync of bytes (0 = unknown) has ended that began then (mc_now_ns). */
-void mc_kv_took(struct mc_kv_log *log, uint64_t begun_ns, uint64_t bytes);
+void mc_kv_took(struct mc_kv_log *log, struct mc_kv_floor *f, uint64_t begun_ns, uint64_t bytes);
 /* What is said of a change that is made and not durable: 0, -ENOSPC, -EMFILE, -ENFILE, else -EIO.
  */
 static inline int mc_kv_journal_error(int r)
 {
 	return r == 0 || r == -ENOSPC || r == -EMFILE || r == -ENFILE ? r : -EIO;
 }
-void mc_kv_probe(struct mc_kv_log *log);
+void mc_kv_probe(struct mc_kv_log *log, struct mc_kv_floor *f);
+/* Whether puts to the floor fail: the journal is the upper one's. */
+static inline bool mc_kv_bypassed_locked(const struct mc_kv_log *log, const struct mc_kv_floor *f)
+	MC_REQUIRES(log->lock)
+{
+	return f->health.bypassed || log->floors[0].health.bypassed;
+}

@@ -152,15 +152,17 @@ static int emit_all(void *ctx, struct mc_journal *j)
 	bool end = false;
 	int r = rec == NULL ? -ENOMEM : 0;
 
-	for (uint32_t id = 1; r == 0; id++) {
+	for (uint32_t i = 1; r == 0; i++) {
 		const struct mc_kv_segment *seg;
-		uint32_t v[2] = {id, 0};
+		uint32_t v[2] = {0, 0};
 
 		mc_mutex_lock(&log->lock);
-		end = id >= log->n_segs;
-		seg = end ? NULL : log->segs[id];
-		if (seg != NULL)
+		end = i >= log->n_segs;
+		seg = end ? NULL : log->segs[i];
+		if (seg != NULL) {
+			v[0] = seg->id;
 			v[1] = seg->generation;
+		}
 		mc_mutex_unlock(&log->lock);
 		if (end)
 			break;
@@ -201,6 +203,6 @@ int mc_kv_commit(struct mc_kv_log *log)
 
 	if (r == 0)
 		return 0;
-	mc_kv_failed(log, r);
+	mc_kv_failed(log, mc_kv_top(log), r);
 	return mc_kv_snapshot(log);
 }

@@ -29,7 +29,7 @@ static int commit_unlocked(struct mc_kv_log *log) MC_EXCLUDES(log->lock)
 
 	if (r == 0)
 		return 0;
-	mc_kv_failed(log, r);
+	mc_kv_failed(log, mc_kv_top(log), r);
 	mc_mutex_lock(&log->lock);
 	/* One under way may have passed the change: then the one after it counts. */
 	tried = log->snapshots_tried + (log->snapshotting ? 2 : 1);

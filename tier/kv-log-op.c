@@ -234,7 +234,7 @@ void mc_kv_log_put(struct mc_kv_log *log, struct mc_kv_item *const *items, size_
 		enter_locked(log, op);
 		if (op->meta.n_crc > MC_KV_CRC_MAX)
 			op->res = -EFBIG;
-		else if (log->dead != 0 || log->health.bypassed)
+		else if (log->dead != 0 || mc_kv_bypassed_locked(log, mc_kv_floor_of(log, op)))
 			op->res = -EIO;
 		mc_kv_list_add(op->res != 0 ? &failed : &log->queue, op);
 	}

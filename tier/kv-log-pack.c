@@ -19,7 +19,18 @@ static bool idle_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock)
 	return log->closed == NULL && !log->committing;
 }
 
-static int try_reclaim(struct mc_kv_log *log)
+/* Whether there is a lower floor for what lives on f, and it works. */
+static bool goes_down(struct mc_kv_log *log, const struct mc_kv_floor *f)
+{
+	bool down;
+
+	mc_mutex_lock(&log->lock);
+	down = f != mc_kv_bottom(log) && !mc_disk_ails(&mc_kv_bottom(log)->health);
+	mc_mutex_unlock(&log->lock);
+	return down;
+}
+
+static int try_reclaim(struct mc_kv_log *log, struct mc_kv_floor *f)
 {
 	uint64_t deaths;
 	int r;
@@ -27,12 +38,12 @@ static int try_reclaim(struct mc_kv_log *log)
 	mc_mutex_lock(&log->lock);
 	deaths = log->deaths;
 	mc_mutex_unlock(&log->lock);
-	if (log->hopeless_ns != 0 && deaths == log->hopeless_deaths &&
-		mc_now_ns() - log->hopeless_ns < HOPELESS_NS)
+	if (f->hopeless_ns != 0 && deaths == f->hopeless_deaths &&
+		mc_now_ns() - f->hopeless_ns < HOPELESS_NS)
 		return -ENOENT;
-	r = mc_kv_reclaim(log, false);
-	log->hopeless_ns = r == 0 ? 0 : mc_now_ns();
-	log->hopeless_deaths = deaths;
+	r = mc_kv_reclaim(log, f, MC_KV_RECLAIM_GAIN);
+	f->hopeless_ns = r == 0 ? 0 : mc_now_ns();
+	f->hopeless_deaths = deaths;
 	return r;
 }
 
@@ -47,21 +58,44 @@ static void settle(struct mc_kv_log *log) MC_ACQUIRE(log->lock)
 		mc_cond_wait(&log->moved, &log->lock);
 }
 
-/* Lets the committer free what is empty; if that is nothing, reclaims. 0: try again. -ENOSPC. */
-static int make_room(struct mc_kv_log *log)
+/* Lets the committer free what is empty. Whether there is more on that floor than before. */
+static bool freed(struct mc_kv_log *log, const struct mc_kv_floor *f)
 {
-	uint64_t freed;
+	uint64_t before;
 	bool more;
 
 	mc_mutex_lock(&log->lock);
-	freed = log->stats.reclaimed;
+	before = f->freed;
 	mc_mutex_unlock(&log->lock);
 	settle(log);
-	more = log->stats.reclaimed != freed;
+	more = f->freed != before;
 	mc_mutex_unlock(&log->lock);
-	if (more || try_reclaim(log) == 0)
-		return 0;
-	return -ENOSPC;
+	return more;
+}
+
+/* 0: try again. -ENOSPC. */
+static int make_room_on(struct mc_kv_log *log, struct mc_kv_floor *f)
+{
+	return freed(log, f) || try_reclaim(log, f) == 0 ? 0 : -ENOSPC;
+}
+
+/* A segment of f moves down, for which room is made there. False: it has to be emptied where it
+ * is. */
+static bool move_down(struct mc_kv_log *log, struct mc_kv_floor *f)
+{
+	int r = -EAGAIN;
+
+	while (r == -EAGAIN && goes_down(log, f)) {
+		r = mc_kv_reclaim(log, f, MC_KV_RECLAIM_DOWN);
+		if (r == -EAGAIN && make_room_on(log, mc_kv_bottom(log)) != 0)
+			r = -ENOSPC;
+	}
+	return r == 0;
+}
+
+static int make_room(struct mc_kv_log *log, struct mc_kv_floor *f)
+{
+	return freed(log, f) || move_down(log, f) || try_reclaim(log, f) == 0 ? 0 : -ENOSPC;
 }
 
 /* Why it is not to be written, or 0. */
@@ -69,7 +103,7 @@ static int refused_locked(struct mc_kv_log *log, const struct mc_kv_op *op) MC_R
 {
 	if (op->cancelled)
 		return -ECANCELED;
-	return log->health.bypassed || log->dead != 0 ? -EIO : 0;
+	return mc_kv_bypassed_locked(log, mc_kv_floor_of(log, op)) || log->dead != 0 ? -EIO : 0;
 }
 
 /* Its parts, none of which is under way any more, are of no use. */
@@ -82,15 +116,17 @@ static void give_up_parts(struct mc_kv_log *log, struct mc_kv_op *op)
 
 static void pack_op(struct mc_kv_log *log, struct mc_kv_op *op, int r)
 {
+	struct mc_kv_floor *f = mc_kv_floor_of(log, op);
+
 	while (r == 0) {
 		if (mc_kv_record_bytes(&op->item->meta) > log->record_max)
 			r = mc_kv_split_write(log, op);
 		else
-			r = mc_kv_stream_record(log, &log->puts, op, op->item->buf);
+			r = mc_kv_stream_record(log, &f->puts, op, op->item->buf);
 		if (r == 0)
 			return;
 		if (r == -EAGAIN)
-			r = make_room(log);
+			r = make_room(log, f);
 		if (r != 0)
 			break;
 		mc_mutex_lock(&log->lock);
@@ -139,9 +175,23 @@ static void wait_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 }
 
 /* What is left of the segment counts as dead. */
-static void give_up_rest(const struct mc_kv_log *log, struct mc_kv_stream *s)
+static void give_up_rest(struct mc_kv_log *log, struct mc_kv_stream *s)
 {
-	s->filled += log->segment_bytes;
+	s->filled += s->floor->segment_bytes;
+	mc_kv_stream_seal(log, s);
+}
+
+/* Down, if that is where things go; else of the floor that has something. */
+static int reclaim_asked(struct mc_kv_log *log)
+{
+	struct mc_kv_floor *top = mc_kv_top(log), *bottom = mc_kv_bottom(log);
+	int r = goes_down(log, top) ? mc_kv_reclaim(log, top, MC_KV_RECLAIM_DOWN) : -ENOENT;
+
+	if (r != 0)
+		r = mc_kv_reclaim(log, bottom, MC_KV_RECLAIM_FORCE);
+	if (r != 0 && top != bottom)
+		r = mc_kv_reclaim(log, top, MC_KV_RECLAIM_FORCE);
+	return r;
 }
 
 /* What seal and reclaim asked for. */
@@ -149,14 +199,12 @@ static void do_asked(struct mc_kv_log *log, bool seal)
 {
 	int r = 0;
 
-	if (seal) {
-		give_up_rest(log, &log->puts);
-		give_up_rest(log, &log->survivors);
-		mc_kv_stream_seal(log, &log->puts);
-		mc_kv_stream_seal(log, &log->survivors);
-	} else {
-		r = mc_kv_reclaim(log, true);
+	for (unsigned i = 0; i < MC_KV_FLOORS && seal; i++) {
+		give_up_rest(log, &log->floors[i].puts);
+		give_up_rest(log, &log->floors[i].survivors);
 	}
+	if (!seal)
+		r = reclaim_asked(log);
 	settle(log);
 	log->asked_res = r;
 	log->asked = MC_KV_ASKED_NOTHING;
@@ -165,15 +213,27 @@ static void do_asked(struct mc_kv_log *log, bool seal)
 }
 
 /* Once for each segment begun. */
-static bool reclaim_due_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock)
+static bool reclaim_due_locked(const struct mc_kv_log *log, const struct mc_kv_floor *f)
+	MC_REQUIRES(log->lock)
 {
-	return log->puts.seg != NULL && log->puts.seg != log->looked_for && log->n_moving == 0 &&
-		!log->stopping && mc_kv_segments_left_locked(log) < LOW_SEGMENTS;
+	return f->puts.seg != NULL && f->puts.seg != f->looked_for && log->n_moving == 0 &&
+		!log->stopping && mc_kv_segments_left_locked(log, f) < LOW_SEGMENTS;
+}
+
+/* Before somebody waits for it. */
+static void reclaim_early(struct mc_kv_log *log, struct mc_kv_floor *f)
+{
+	f->looked_for = f->puts.seg;
+	if (!goes_down(log, f))
+		try_reclaim(log, f);
+	else if (mc_kv_reclaim(log, f, MC_KV_RECLAIM_DOWN) == -EAGAIN)
+		try_reclaim(log, mc_kv_bottom(log));
 }
 
 /* What one turn of the packer does: the first of these that is due. */
 struct turn {
-	bool close, reclaim;
+	bool close;
+	struct mc_kv_floor *reclaim;
 	struct mc_kv_op *op;
 	int refused;
 	enum mc_kv_asked asked;
@@ -190,7 +250,9 @@ static struct turn next_turn_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock
 		t.op = mc_kv_list_take(&log->queue);
 	if (t.op != NULL) {
 		t.refused = refused_locked(log, t.op);
-		t.reclaim = reclaim_due_locked(log);
+		for (unsigned i = 0; i < MC_KV_FLOORS; i++)
+			if (reclaim_due_locked(log, &log->floors[i]))
+				t.reclaim = &log->floors[i];
 	} else {
 		t.asked = log->asked;
 	}
@@ -201,8 +263,8 @@ static void take_turn(struct mc_kv_log *log, const struct turn *t)
 {
 	if (t->close)
 		mc_kv_group_close(log);
-	if (t->reclaim)
-		try_reclaim(log);
+	if (t->reclaim != NULL)
+		reclaim_early(log, t->reclaim);
 	if (t->op != NULL)
 		pack_op(log, t->op, t->refused);
 	if (t->asked != MC_KV_ASKED_NOTHING)
@@ -226,8 +288,6 @@ static void *packer_main(void *arg)
 			continue;
 		}
 		mc_mutex_unlock(&log->lock);
-		if (t.reclaim)
-			log->looked_for = log->puts.seg;
 		take_turn(log, &t);
 		mc_mutex_lock(&log->lock);
 	}

@@ -92,7 +92,7 @@ static void part_done(struct mc_uring_req *req, int64_t res)
 	int expected = 0;
 
 	if (res < 0)
-		mc_kv_failed(j->log, (int)res);
+		mc_kv_failed(j->log, j->seg->floor, (int)res);
 	else if (res < req->need)
 		res = -EBADMSG; /* the file ends before the record */
 	if (res < 0)

@@ -1,6 +1,7 @@
 /*
  * Reclaim: the live records of a segment are copied to the survivors' segment or evicted, as the
- * owner says, so that the segment can be reused.
+ * owner says, so that the segment can be reused. Where there is a floor below, all of them are
+ * copied there instead: what to drop is decided when they have to leave that.
  *
  * Survivors lie together: what lived once tends to live on, and a segment of such records is not
  * copied again soon. Every record is verified before it is copied; what does not verify is evicted.
@@ -26,6 +27,7 @@ struct victim {
 	struct mc_kv_op **ops;     /* owned, each owned until queued: copies of the live entries */
 	size_t n;
 	uint64_t evict; /* bytes of those not to be kept */
+	bool down;      /* to the lower floor */
 };
 
 static struct mc_kv_op *copy_of(
@@ -124,12 +126,13 @@ static void name_whole(struct mc_kv_log *log, struct mc_kv_op *op)
 	mc_mutex_unlock(&log->lock);
 }
 
-/* A part whose object is gone, and that is still here, is held by a reader. */
+/* Nothing is dropped on the way down. A part whose object is gone, and that is still here, is held
+ * by a reader. */
 static void ask_owner(struct mc_kv_log *log, struct victim *v)
 {
 	struct mc_kv_log_owner o = owner_of(log);
 
-	for (size_t i = 0; i < v->n; i++) {
+	for (size_t i = 0; i < v->n && !v->down; i++) {
 		struct mc_kv_op *op = v->ops[i];
 
 		if (op->of_part)
@@ -189,8 +192,20 @@ static bool verifies(struct mc_kv_log *log, const struct mc_kv_op *op, const uns
 	return true;
 }
 
+/* A record that was made before the lower floor was there may be too large for it. */
+static bool all_fit(struct mc_kv_log *log, const struct victim *v)
+{
+	bool fit = true;
+
+	for (size_t i = 0; i < v->n; i++)
+		fit &= mc_kv_record_bytes(&v->ops[i]->meta) + MC_KV_ALIGN <=
+			mc_kv_bottom(log)->segment_bytes;
+	return fit;
+}
+
 static int copy_one(struct mc_kv_log *log, struct victim *v, size_t i, const unsigned char *record)
 {
+	struct mc_kv_stream *to = v->down ? &mc_kv_bottom(log)->puts : &v->seg->floor->survivors;
 	struct mc_kv_op *op = v->ops[i];
 	int r;
 
@@ -198,7 +213,7 @@ static int copy_one(struct mc_kv_log *log, struct victim *v, size_t i, const uns
 	log->n_moving++;
 	op->from_seg->writers++;
 	mc_mutex_unlock(&log->lock);
-	r = mc_kv_stream_record(log, &log->survivors, op, record + MC_KV_HEADER);
+	r = mc_kv_stream_record(log, to, op, record + MC_KV_HEADER);
 	if (r == 0) {
 		v->ops[i] = NULL;
 		return 0;
@@ -219,8 +234,8 @@ static int copy_window(
 	size_t n = i;
 	int r;
 
-	if (end > log->segment_bytes)
-		end = log->segment_bytes;
+	if (end > v->seg->floor->segment_bytes)
+		end = v->seg->floor->segment_bytes;
 	for (; n < v->n; n++) {
 		uint64_t to = v->ops[n]->from.off + MC_KV_HEADER + v->ops[n]->meta.size;
 
@@ -233,7 +248,7 @@ static int copy_window(
 	r = last > start ? mc_io_read_full(log->io, v->seg->place.fd, buf,
 				   mc_kv_up(last, MC_KV_ALIGN) - start, v->seg->place.at + start)
 			 : 0;
-	mc_kv_failed(log, r);
+	mc_kv_failed(log, v->seg->floor, r);
 	for (size_t k = i; k < *ret_next; k++) {
 		const unsigned char *record = buf + (v->ops[k]->from.off - start);
 		bool good = r == 0 && n > i && !v->ops[k]->cancelled;
@@ -283,33 +298,41 @@ struct candidate {
 	uint64_t gain; /* bytes, estimated: what the owner does not keep counted in */
 };
 
+static int by_age(const struct candidate *x, const struct candidate *y)
+{
+	return x->seg->taken < y->seg->taken ? -1 : x->seg->taken > y->seg->taken;
+}
+
+/* Of equals the older one: what lies in it is less likely to be wanted soon. */
 static int by_dead(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
 
-	return x->dead > y->dead ? -1 : x->dead < y->dead;
+	return x->dead != y->dead ? (x->dead > y->dead ? -1 : 1) : by_age(x, y);
 }
 
 static int by_gain(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
 
-	return x->gain > y->gain ? -1 : x->gain < y->gain;
+	return x->gain != y->gain ? (x->gain > y->gain ? -1 : 1) : by_age(x, y);
 }
 
-/* All that could be reclaimed, in *ret, owned by the caller. Their number, or -ENOMEM. */
-static int64_t list_candidates(struct mc_kv_log *log, struct candidate **ret)
+/* All of the floor that could be reclaimed, in *ret, owned by the caller. Their number, or -ENOMEM.
+ */
+static int64_t list_candidates(
+	struct mc_kv_log *log, const struct mc_kv_floor *f, struct candidate **ret)
 {
 	struct candidate *c;
 	size_t n = 0;
 
 	mc_mutex_lock(&log->lock);
 	c = calloc(log->n_segs + 1u, sizeof(*c));
-	for (uint32_t id = 1; c != NULL && id < log->n_segs; id++) {
-		struct mc_kv_segment *seg = log->segs[id];
+	for (uint32_t i = 1; c != NULL && i < log->n_segs; i++) {
+		struct mc_kv_segment *seg = log->segs[i];
 
-		if (seg == NULL || seg->state != MC_KV_SEG_SEALED || seg->head == 0 ||
-			seg->writers != 0 || seg->aside != 0)
+		if (seg == NULL || seg->floor != f || seg->state != MC_KV_SEG_SEALED ||
+			seg->head == 0 || seg->writers != 0 || seg->aside != 0)
 			continue;
 		c[n].seg = seg;
 		c[n].dead = seg->filled > seg->live ? seg->filled - seg->live : 0;
@@ -350,7 +373,7 @@ static void estimate(struct mc_kv_log *log, struct candidate *c, const struct mc
 }
 
 /* The best first. Of many, those with the most dead bytes and some of the others, in turn. */
-static void rank(struct mc_kv_log *log, struct candidate *c, size_t n)
+static void rank(struct mc_kv_log *log, struct mc_kv_floor *f, struct candidate *c, size_t n)
 {
 	struct mc_kv_log_owner o = owner_of(log);
 	size_t half = MAX_ASKED / 2;
@@ -362,8 +385,8 @@ static void rank(struct mc_kv_log *log, struct candidate *c, size_t n)
 		estimate(log, &c[i], &o);
 	if (n > half)
 		for (size_t i = 0; i < half && i < n - half; i++)
-			estimate(log, &c[half + (log->asked_from + i) % (n - half)], &o);
-	log->asked_from += half;
+			estimate(log, &c[half + (f->asked_from + i) % (n - half)], &o);
+	f->asked_from += half;
 	qsort(c, n, sizeof(*c), by_gain);
 }
 
@@ -386,34 +409,66 @@ static int evict_split(struct mc_kv_log *log)
 	return any ? 0 : -ENOENT;
 }
 
-static int reclaim_one(struct mc_kv_log *log, const struct candidate *c, bool force)
+/* Whether the lower floor takes what lives in the segment without its spare one, as far as can be
+ * told. */
+static bool fits_below(struct mc_kv_log *log, const struct mc_kv_segment *seg)
 {
-	struct victim v = {.seg = c->seg};
+	const struct mc_kv_floor *f = mc_kv_bottom(log);
+	uint64_t room = f->puts.seg != NULL ? f->segment_bytes - f->puts.off : 0;
+	uint64_t live;
+	uint32_t left;
+
+	mc_mutex_lock(&log->lock);
+	live = seg->live;
+	left = mc_kv_segments_left_locked(log, f);
+	mc_mutex_unlock(&log->lock);
+	return room + (left > 1 ? left - 1 : 0) * f->segment_bytes >= live;
+}
+
+static bool any_fits_below(struct mc_kv_log *log, const struct candidate *c, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && !fits_below(log, c[i].seg))
+		i++;
+	return i < n;
+}
+
+static int reclaim_one(struct mc_kv_log *log, const struct candidate *c, enum mc_kv_reclaim how)
+{
+	struct victim v = {.seg = c->seg, .down = how == MC_KV_RECLAIM_DOWN};
 	int r = list_live(log, &v);
 
 	if (r == 0)
 		ask_owner(log, &v);
-	if (r == 0 && !force && c->dead + v.evict < log->segment_bytes / 100 * GAIN_PERCENT)
-		r = -EAGAIN;
+	if (r == 0 && how == MC_KV_RECLAIM_GAIN &&
+		c->dead + v.evict < c->seg->floor->segment_bytes / 100 * GAIN_PERCENT)
+		r = -ENOTSUP;
+	if (r == 0 && v.down && !all_fit(log, &v))
+		r = -ENOTSUP;
 	if (r == 0)
 		r = empty_victim(log, &v);
 	free_victim(&v);
 	return r;
 }
 
-int mc_kv_reclaim(struct mc_kv_log *log, bool force)
+int mc_kv_reclaim(struct mc_kv_log *log, struct mc_kv_floor *f, enum mc_kv_reclaim how)
 {
 	cleanup_free struct candidate *c = NULL;
-	int64_t n = list_candidates(log, &c);
+	int64_t n = list_candidates(log, f, &c);
 
 	if (n < 0)
 		return (int)n;
-	rank(log, c, (size_t)n);
+	if (how == MC_KV_RECLAIM_DOWN && n > 0 && !any_fits_below(log, c, (size_t)n))
+		return -EAGAIN;
+	rank(log, f, c, (size_t)n);
 	for (int64_t i = 0; i < n; i++) {
-		int r = reclaim_one(log, &c[i], force);
+		int r = -EAGAIN;
 
-		if (r != -EAGAIN)
+		if (how != MC_KV_RECLAIM_DOWN || fits_below(log, c[i].seg))
+			r = reclaim_one(log, &c[i], how);
+		if (r != -ENOTSUP)
 			return r;
 	}
-	return force ? -ENOENT : evict_split(log);
+	return how == MC_KV_RECLAIM_GAIN ? evict_split(log) : -ENOENT;
 }

@@ -66,7 +66,7 @@ void mc_kv_record_header(const struct mc_kv_log *log, const struct mc_kv_meta *m
 		.n_crc = m->n_crc,
 		.key_len = (uint32_t)strlen(m->key)};
 
-	memcpy(h.store, log->store->uuid, sizeof(h.store));
+	memcpy(h.store, log->floors[0].store->uuid, sizeof(h.store));
 	memcpy(h.version, m->version, sizeof(h.version));
 	h.tail_crc = mc_crc32c(0, m->key, h.key_len);
 	h.tail_crc = mc_crc32c(h.tail_crc, m->crc, 4 * (size_t)m->n_crc);
@@ -91,8 +91,8 @@ int mc_kv_record_check(const struct mc_kv_log *log, const void *header, const st
 	memcpy(&h, header, sizeof(h));
 	if (h.magic != RECORD_MAGIC || h.crc != header_crc(&h))
 		return -EBADMSG;
-	if (memcmp(h.store, log->store->uuid, sizeof(h.store)) != 0 || h.segment != loc->segment ||
-		h.off != loc->off)
+	if (memcmp(h.store, log->floors[0].store->uuid, sizeof(h.store)) != 0 ||
+		h.segment != loc->segment || h.off != loc->off)
 		return -EBADMSG;
 	if (h.generation != loc->generation || memcmp(h.version, version, 16) != 0 ||
 		h.size != size)

@@ -45,11 +45,19 @@ static bool may_set_aside(const struct mc_kv_log *log, const struct mc_kv_segmen
 	return log->watch != NULL || log->impatient || seg->head == 0;
 }
 
+struct look {
+	struct mc_kv_log *log;
+	struct mc_kv_floor *floor;
+};
+
 static int look_at_segment(void *ctx, const struct mc_kv_found *f)
 {
-	struct mc_kv_log *log = ctx;
-	struct mc_kv_segment *seg = mc_kv_segment_get(log, f->id);
+	struct mc_kv_log *log = ((struct look *)ctx)->log;
+	struct mc_kv_floor *floor = ((struct look *)ctx)->floor;
+	struct mc_kv_segment *seg = NULL;
 
+	if (f->id < MC_KV_BELOW)
+		seg = mc_kv_segment_get(log, f->id | (floor == &log->floors[0] ? 0 : MC_KV_BELOW));
 	if (seg == NULL)
 		return 0;
 	if (f->error != 0 && !may_set_aside(log, seg, f->error))
@@ -58,17 +66,18 @@ static int look_at_segment(void *ctx, const struct mc_kv_found *f)
 	seg->place = f->place;
 	seg->made = true; /* an earlier life may have ended before it synced the name */
 	seg->failed = f->error == 0 && !f->whole; /* of another size: never written again */
-	log->n_files++;
+	floor->n_files++;
 	return 1;
 }
 
-/* A check has no later life to wait for. */
+/* A check has no later life to wait for. Of a floor that it does not look at nothing is known. */
 static void forget_lost(struct mc_kv_log *log) MC_NO_TSA
 {
-	for (uint32_t id = 1; id < log->n_segs; id++) {
-		struct mc_kv_segment *seg = log->segs[id];
+	for (uint32_t i = 1; i < log->n_segs; i++) {
+		struct mc_kv_segment *seg = log->segs[i];
 
-		if (seg == NULL || seg->place.fd >= 0 || (seg->aside != 0 && log->watch == NULL))
+		if (seg == NULL || seg->place.fd >= 0 || (seg->aside != 0 && log->watch == NULL) ||
+			(seg->floor->store == NULL && log->watch != NULL))
 			continue;
 		while (seg->head != 0)
 			mc_kv_bad_drop(log, seg->head,
@@ -100,15 +109,16 @@ static void mark_unreadable(struct mc_kv_log *log, const struct mc_kv_segment *s
 
 static void tell_aside(struct mc_kv_log *log)
 {
-	for (uint32_t id = 1; id < log->n_segs; id++) {
-		const struct mc_kv_segment *seg = log->segs[id];
+	for (uint32_t i = 1; i < log->n_segs; i++) {
+		const struct mc_kv_segment *seg = log->segs[i];
 		struct mc_kv_log_aside what = {0};
 		char file[PATH_MAX];
 
 		if (seg == NULL || seg->aside == 0 || seg->head == 0)
 			continue;
 		mark_unreadable(log, seg, &what);
-		snprintf(file, sizeof(file), "%s/segments/%08" PRIx32, log->store->name, id);
+		snprintf(file, sizeof(file), "%s/segments/%08" PRIx32, seg->floor->store->name,
+			seg->id);
 		what.file = file;
 		what.error = seg->aside;
 		if (log->replay.aside != NULL)
@@ -118,12 +128,12 @@ static void tell_aside(struct mc_kv_log *log)
 
 static void settle_segments(struct mc_kv_log *log) MC_NO_TSA
 {
-	for (uint32_t id = 1; id < log->n_segs; id++) {
-		struct mc_kv_segment *seg = log->segs[id];
+	for (uint32_t i = 1; i < log->n_segs; i++) {
+		struct mc_kv_segment *seg = log->segs[i];
 
 		if (seg == NULL)
 			continue;
-		seg->filled = log->segment_bytes;
+		seg->filled = seg->floor->segment_bytes;
 		seg->state = seg->head != 0 || seg->aside != 0 ? MC_KV_SEG_SEALED : MC_KV_SEG_FREE;
 		if (seg->state == MC_KV_SEG_SEALED)
 			continue;
@@ -189,7 +199,7 @@ int mc_kv_replay(struct mc_kv_log *log,
 	atomic_store(&log->read.seen, 0);
 	atomic_store(&log->read.total, 0);
 	atomic_store(&log->told.seen, 0);
-	mc_kv_store_journal(log->store, &o);
+	mc_kv_store_journal(mc_kv_top(log)->store, &o);
 	r = mc_journal_open(&o, &journal, &places, err);
 	if (r != 0)
 		return r;
@@ -203,8 +213,14 @@ int mc_kv_replay(struct mc_kv_log *log,
 
 int mc_kv_settle(struct mc_kv_log *log)
 {
-	int r = mc_kv_store_find(log->store, look_at_segment, log);
+	int r = 0;
 
+	for (unsigned i = 0; i < MC_KV_FLOORS && r == 0; i++) {
+		struct look l = {log, &log->floors[i]};
+
+		if (l.floor->store != NULL)
+			r = mc_kv_store_find(l.floor->store, look_at_segment, &l);
+	}
 	if (r != 0)
 		return r;
 	forget_lost(log);
@@ -225,7 +241,6 @@ static void forget_all(struct mc_kv_log *log)
 	log->journal = NULL;
 	mc_kv_table_clear(&log->table);
 	mc_kv_segments_leave(log);
-	log->n_files = 0;
 	log->split_seq = 0;
 	log->n_gone = 0;
 	log->stats.live = log->stats.objects = log->stats.parts = log->stats.bad = 0;

@@ -135,7 +135,7 @@ int mc_kv_journal_apply(void *ctx, uint8_t type, const void *rec, size_t len, st
 		return mc_err_set(err, -EPROTONOSUPPORT,
 			"KV log %s: journal record of type %u was written by a newer version; use "
 			"that, or remove the directory",
-			log->store->name, type);
+			log->floors[0].store->name, type);
 	mc_mutex_lock(&log->lock);
 	if (type == MC_JOURNAL_KV_PUT || type == MC_JOURNAL_KV_PART)
 		r = apply_put(

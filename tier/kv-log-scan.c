@@ -151,7 +151,7 @@ static int by_offset(const void *a, const void *b, void *ctx)
 int mc_kv_scan_segment(const struct mc_kv_scan *s, const struct mc_kv_segment *seg)
 {
 	struct mc_kv_table *t = &s->log->table;
-	struct walk w = {.scan = s, .base = seg->place.at, .limit = s->log->segment_bytes};
+	struct walk w = {.scan = s, .base = seg->place.at, .limit = seg->floor->segment_bytes};
 	cleanup_free uint32_t *slots = NULL;
 
 	for (uint32_t at = seg->head; at != 0; at = mc_kv_table_get(t, at)->seg_next)

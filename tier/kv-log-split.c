@@ -33,8 +33,8 @@ void mc_kv_part_key(
 	snprintf(ret, MC_KV_PART_KEY, "%s.%" PRIu32 ".%" PRIu64, hex, number, i);
 }
 
-/* Payload of the parts made now, whole MiB where that is possible. A quarter of a segment holds one
- * with what is around it. */
+/* Payload of the parts made now, whole MiB where that is possible. A quarter of a segment, of
+ * either floor, holds one with what is around it. */
 static uint64_t part_bytes(const struct mc_kv_log *log)
 {
 	uint64_t room = log->record_max - 2 * MC_KV_ALIGN;
@@ -80,7 +80,7 @@ static bool are_left(struct mc_kv_log *log, uint64_t n)
 	bool left;
 
 	mc_mutex_lock(&log->lock);
-	left = n <= mc_kv_segments_left_locked(log);
+	left = n <= mc_kv_segments_left_locked(log, mc_kv_top(log));
 	mc_mutex_unlock(&log->lock);
 	return left;
 }
@@ -89,16 +89,17 @@ static bool are_left(struct mc_kv_log *log, uint64_t n)
 static int begin(struct mc_kv_log *log, struct mc_kv_op *op)
 {
 	uint64_t bytes = part_bytes(log), n = (op->meta.size + bytes - 1) / bytes;
-	uint64_t each = log->segment_bytes / (bytes + MC_KV_ALIGN), here = 0, need;
+	struct mc_kv_floor *f = mc_kv_top(log);
+	uint64_t each = f->segment_bytes / (bytes + MC_KV_ALIGN), here = 0, need;
 
-	if (((n + each - 1) / each + 1) * log->segment_bytes > log->capacity)
+	if (((n + each - 1) / each + 1) * f->segment_bytes > f->capacity)
 		return -ENOSPC;
-	if (log->puts.seg != NULL)
-		here = (log->segment_bytes - log->puts.off) / (bytes + MC_KV_ALIGN);
+	if (f->puts.seg != NULL)
+		here = (f->segment_bytes - f->puts.off) / (bytes + MC_KV_ALIGN);
 	n -= min(n, here);
 	need = n > 0 ? (n + each - 1) / each + 1 : 0; /* one segment stays spare */
 	if (!are_left(log, need)) {
-		mc_kv_segments_look(log);
+		mc_kv_segments_look(log, f);
 		if (!are_left(log, need))
 			return -EAGAIN;
 	}
@@ -117,7 +118,8 @@ int mc_kv_split_write(struct mc_kv_log *log, struct mc_kv_op *op)
 		const unsigned char *from = data + op->parts * op->loc.off;
 		struct mc_kv_op *part = make_part(op, op->parts, from);
 
-		r = part == NULL ? -ENOMEM : mc_kv_stream_record(log, &log->puts, part, from);
+		r = part == NULL ? -ENOMEM
+				 : mc_kv_stream_record(log, &mc_kv_top(log)->puts, part, from);
 		if (r == 0)
 			op->parts++;
 		else if (part != NULL)

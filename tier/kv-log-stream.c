@@ -56,9 +56,9 @@ static void pack_done(struct mc_uring_req *req, int64_t res)
 	struct mc_kv_log *log = p->log;
 	struct mc_kv_group *g = p->group;
 
-	mc_kv_took(log, p->begun_ns, p->len);
+	mc_kv_took(log, p->floor, p->begun_ns, p->len);
 	if (res < 0)
-		mc_kv_failed(log, (int)res);
+		mc_kv_failed(log, p->floor, (int)res);
 	mc_mutex_lock(&log->lock);
 	if (res < 0) {
 		struct mc_kv_file *f = &g->files[p->file];
@@ -128,6 +128,7 @@ static void pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p)
 	mc_mutex_lock(&log->lock);
 	f = &p->group->files[p->file];
 	p->group->writing++;
+	p->floor = f->seg->floor;
 	p->begun_ns = mc_now_ns();
 	p->req = (struct mc_uring_req){.kind = MC_URING_GATHER,
 		.fd = f->seg->place.fd,
@@ -164,8 +165,10 @@ void mc_kv_group_close(struct mc_kv_log *log)
 
 	if (g == NULL)
 		return;
-	stream_flush(log, &log->puts);
-	stream_flush(log, &log->survivors);
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++) {
+		stream_flush(log, &log->floors[i].puts);
+		stream_flush(log, &log->floors[i].survivors);
+	}
 	mc_mutex_lock(&log->lock);
 	log->open = NULL;
 	*log->closed_last = g;
@@ -227,10 +230,10 @@ void mc_kv_stream_seal(struct mc_kv_log *log, struct mc_kv_stream *s)
 	s->seg = NULL;
 }
 
-static bool fits(
-	const struct mc_kv_log *log, const struct mc_kv_stream *s, const struct mc_kv_meta *m)
+static bool fits(const struct mc_kv_stream *s, const struct mc_kv_meta *m)
 {
-	return mc_kv_record_start(s->off, m->size) + mc_kv_record_bytes(m) <= log->segment_bytes;
+	return mc_kv_record_start(s->off, m->size) + mc_kv_record_bytes(m) <=
+		s->floor->segment_bytes;
 }
 
 /* What is under way is not in the table yet: it is what the margin is for, too. */
@@ -249,12 +252,12 @@ static int prepare(struct mc_kv_log *log, struct mc_kv_stream *s, const struct m
 {
 	int r;
 
-	if (s->seg != NULL && (mc_kv_segment_failed(s->seg) || !fits(log, s, m))) {
+	if (s->seg != NULL && (mc_kv_segment_failed(s->seg) || !fits(s, m))) {
 		mc_kv_stream_seal(log, s);
 		mc_kv_group_close(log);
 	}
 	if (s->seg == NULL) {
-		r = mc_kv_segment_take(log, s == &log->survivors, &s->seg);
+		r = mc_kv_segment_take(log, s->floor, s->spare, &s->seg);
 		if (r != 0)
 			return r;
 		s->off = 0;
@@ -262,7 +265,7 @@ static int prepare(struct mc_kv_log *log, struct mc_kv_stream *s, const struct m
 		s->seg->filled = 0;
 		mc_mutex_unlock(&log->lock);
 	}
-	if (s == &log->puts && table_is_full(log))
+	if (!s->spare && table_is_full(log))
 		return -EAGAIN;
 	if (s->in_group)
 		return 0;

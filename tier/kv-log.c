@@ -14,19 +14,23 @@
 
 static void choose_sizes(struct mc_kv_log *log, uint64_t journal_bytes)
 {
+	const struct mc_kv_store *store = mc_kv_top(log)->store;
+
 	log->journal_bytes = JOURNAL_BYTES;
-	while (log->journal_bytes > JOURNAL_LEAST && log->journal_bytes * 32 > log->capacity)
+	while (log->journal_bytes > JOURNAL_LEAST &&
+		log->journal_bytes * 32 > mc_kv_top(log)->capacity)
 		log->journal_bytes /= 2;
 	if (journal_bytes != 0)
 		log->journal_bytes = journal_bytes;
-	log->segment_bytes = log->store->segment_bytes;
 	log->table_max = UINT64_MAX;
-	if (log->store->journal_dir == NULL)
+	if (store->journal_dir == NULL)
 		/* Records are shorter than entries; that much is left for framing and segments. */
-		log->table_max = mc_journal_area_snapshot_bytes(log->store->journal_bytes) / 10 * 9;
-	log->record_max = log->segment_bytes / 4;
-	if (log->record_max > MC_KV_RECORD_MAX + 65536)
-		log->record_max = MC_KV_RECORD_MAX + 65536;
+		log->table_max = mc_journal_area_snapshot_bytes(store->journal_bytes) / 10 * 9;
+	log->record_max = MC_KV_RECORD_MAX + 65536;
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
+		if (log->floors[i].store != NULL &&
+			log->floors[i].segment_bytes / 4 < log->record_max)
+			log->record_max = log->floors[i].segment_bytes / 4;
 }
 
 static int make_packs(struct mc_kv_log *log)
@@ -44,28 +48,44 @@ static int make_packs(struct mc_kv_log *log)
 	return 0;
 }
 
-static int open_store(struct mc_kv_log *log, const struct mc_kv_log_opts *opts, struct mc_err *err)
+void mc_kv_floor_set(struct mc_kv_floor *f, struct mc_kv_store *store, uint64_t capacity)
+{
+	f->store = store;
+	f->segment_bytes = store->segment_bytes;
+	f->capacity = capacity == 0 || capacity > store->capacity ? store->capacity : capacity;
+}
+
+static int open_stores(struct mc_kv_log *log, const struct mc_kv_log_opts *opts, struct mc_err *err)
 {
 	uint64_t segment_bytes = opts->segment_bytes != 0
 		? mc_kv_up(opts->segment_bytes, MC_KV_ALIGN)
 		: mc_kv_store_segment_bytes(opts->capacity);
-	int r = opts->device != NULL
-		? mc_kv_store_device_open(
-			  opts->device, log->io, opts->device_uuid, &log->store, err)
-		: mc_kv_store_files_open(opts->dir, log->io, segment_bytes, &log->store, err);
+	struct mc_kv_floor *f = mc_kv_top(log);
+	struct mc_kv_store *store;
+	int r = 0;
 
-	if (r != 0)
-		return r;
-	if (log->capacity == 0 || log->capacity > log->store->capacity)
-		log->capacity = log->store->capacity;
-	choose_sizes(log, opts->journal_bytes);
-	return 0;
+	if (opts->dir != NULL) {
+		r = mc_kv_store_files_open(opts->dir, log->io, segment_bytes, &store, err);
+		if (r == 0)
+			mc_kv_floor_set(f++, store, opts->capacity);
+	}
+	if (r == 0 && opts->device != NULL) {
+		r = mc_kv_store_device_open(opts->device, log->io, opts->device_uuid, &store, err);
+		if (r == 0)
+			mc_kv_floor_set(f, store,
+				opts->dir != NULL ? opts->below_capacity : opts->capacity);
+	}
+	if (r == 0)
+		r = mc_kv_store_bind(log->floors[0].store, log->floors[1].store, err);
+	if (r == 0)
+		choose_sizes(log, opts->journal_bytes);
+	return r;
 }
 
 static int bring_up(struct mc_kv_log *log, const struct mc_kv_log_opts *opts, struct mc_err *err)
 {
 	struct mc_uring_opts u = {.depth = 64, .io = opts->io};
-	int r = open_store(log, opts, err);
+	int r = open_stores(log, opts, err);
 
 	if (r != 0)
 		return r;
@@ -113,7 +133,8 @@ void mc_kv_log_free(struct mc_kv_log *log)
 		mc_kv_table_done(&log->table);
 	for (unsigned i = 0; i < MC_KV_PACKS; i++)
 		free(log->packs[i].buf);
-	mc_kv_store_close(log->store);
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
+		mc_kv_store_close(log->floors[i].store);
 	mc_cond_done(&log->work);
 	mc_cond_done(&log->ready);
 	mc_cond_done(&log->moved);
@@ -124,6 +145,14 @@ void mc_kv_log_free(struct mc_kv_log *log)
 	free(log);
 }
 
+static void floor_init(struct mc_kv_floor *f, const struct mc_kv_log_opts *opts)
+{
+	f->next = 1;
+	f->puts.floor = f->survivors.floor = f;
+	f->survivors.spare = true;
+	mc_disk_health_init(&f->health, opts->probe_ms, opts->slow_ms);
+}
+
 struct mc_kv_log *mc_kv_log_new(const struct mc_kv_log_opts *opts)
 {
 	struct mc_kv_log *log = calloc(1, sizeof(*log));
@@ -131,11 +160,11 @@ struct mc_kv_log *mc_kv_log_new(const struct mc_kv_log_opts *opts)
 	if (log == NULL)
 		return NULL;
 	log->io = opts->io != NULL ? opts->io : mc_io_real();
-	log->capacity = opts->capacity;
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
+		floor_init(&log->floors[i], opts);
 	log->commit_ms = opts->commit_ms != 0 ? opts->commit_ms : COMMIT_MS;
 	log->patience_ns =
 		UINT64_C(1000000) * (opts->patience_ms != 0 ? opts->patience_ms : PATIENCE_MS);
-	mc_disk_health_init(&log->health, opts->probe_ms, opts->slow_ms);
 	log->recovering = true;
 	log->closed_last = &log->closed;
 	mc_kv_list_init(&log->queue);
@@ -161,7 +190,7 @@ int mc_kv_log_open(const struct mc_kv_log_opts *opts, const struct mc_kv_log_rep
 	if (r != 0) {
 		mc_kv_log_free(log);
 		return mc_err_set(err, r, "KV log %s: %s",
-			opts->device != NULL ? opts->device : opts->dir, strerror(-r));
+			opts->dir != NULL ? opts->dir : opts->device, strerror(-r));
 	}
 	*ret = log;
 	return 0;
@@ -193,23 +222,44 @@ static uint64_t recovered_locked(const struct mc_kv_log *log) MC_REQUIRES(log->l
 	return !log->recovering ? 100 : (mc_share_done(&log->read) + mc_share_done(&log->told)) / 2;
 }
 
+static void below_locked(const struct mc_kv_log *log, struct mc_kv_log_stats *ret)
+	MC_REQUIRES(log->lock)
+{
+	const struct mc_kv_floor *f = &log->floors[1];
+
+	if (f->store == NULL)
+		return;
+	ret->below.capacity = f->capacity;
+	ret->below.bypassed = f->health.bypassed;
+	if (!log->replayed)
+		return;
+	ret->below.used = f->n_files * f->segment_bytes;
+	for (uint32_t i = 1; i < log->n_segs; i++)
+		if (log->segs[i] != NULL && log->segs[i]->floor == f)
+			ret->below.live += log->segs[i]->live;
+}
+
 void mc_kv_log_stats(struct mc_kv_log *log, struct mc_kv_log_stats *ret)
 {
+	const struct mc_kv_floor *top = mc_kv_top(log);
+
 	mc_mutex_lock(&log->lock);
 	if (!log->replayed) { /* recovery fills the rest without the lock */
-		*ret = (struct mc_kv_log_stats){.capacity = log->capacity,
+		*ret = (struct mc_kv_log_stats){.capacity = top->capacity,
 			.recovering = true,
 			.recovered_percent = recovered_locked(log)};
+		below_locked(log, ret);
 		mc_mutex_unlock(&log->lock);
 		return;
 	}
 	*ret = log->stats;
-	ret->capacity = log->capacity;
-	ret->used = log->n_files * log->segment_bytes;
+	ret->capacity = top->capacity;
+	ret->used = top->n_files * top->segment_bytes;
+	below_locked(log, ret);
 	/* Entry, its allocation's header, slot and bucket, checksums of one or two MiB, a key. */
 	ret->index_bytes = log->table.n * (sizeof(struct mc_kv_entry) + 8 + 8 + 6 + 8 + 48);
-	ret->bypassed = log->health.bypassed;
-	ret->slow = log->health.slow;
+	ret->bypassed = top->health.bypassed;
+	ret->slow = top->health.slow;
 	ret->recovering = log->recovering;
 	ret->recovered_percent = recovered_locked(log);
 	mc_mutex_unlock(&log->lock);

@@ -30,6 +30,9 @@ struct mc_kv_loc {
 			 one */
 };
 
+/* In the number of a segment: of the lower floor, the device below a directory. */
+#define MC_KV_BELOW (UINT32_C(1) << 24)
+
 struct mc_kv_meta {
 	const char *key; /* borrowed */
 	uint8_t version[16];
@@ -42,15 +45,16 @@ struct mc_kv_meta {
 };
 
 struct mc_kv_log_opts {
-	const char *dir;
-	const char *device; /* a formatted block device or file instead of dir; NULL = dir */
+	const char *dir;    /* NULL = the device alone */
+	const char *device; /* a formatted block device or file: below dir, or alone; NULL = none */
 	const uint8_t *device_uuid; /* of the store it must hold; NULL = any */
-	uint64_t capacity;          /* bytes: a hard cap; 0 = all of the device */
-	uint64_t segment_bytes; /* 0 = by capacity: 128 MiB, less below 4 GiB. Objects larger than a
-				   quarter of it are split */
-	const struct mc_io *io; /* NULL = the real one */
-	unsigned commit_ms;     /* longest wait of an item for others; 0 = 500 */
-	unsigned probe_ms;      /* between attempts to end a bypass; 0 = 10,000 */
+	uint64_t capacity;          /* bytes: a hard cap; of a device alone 0 = all of it */
+	uint64_t below_capacity;    /* the same of a device below dir; 0 = all of it */
+	uint64_t segment_bytes;     /* of dir; 0 = by capacity: 128 MiB, less below 4 GiB. Objects
+				       larger than a     quarter of it are split */
+	const struct mc_io *io;     /* NULL = the real one */
+	unsigned commit_ms;         /* longest wait of an item for others; 0 = 500 */
+	unsigned probe_ms;          /* between attempts to end a bypass; 0 = 10,000 */
 	unsigned slow_ms;       /* a write or sync that takes longer, beside its bytes, is slow; 0 =
 				   4,000 */
 	uint64_t journal_bytes; /* least length of the journal's log before a snapshot; 0 = 32 MiB
@@ -106,6 +110,7 @@ void mc_kv_log_close(struct mc_kv_log *log); /* writes a snapshot */
 struct mc_kv_item {
 	struct mc_kv_meta meta;
 	const void *buf; /* meta.size bytes */
+	bool below;      /* goes to the lower floor at once, if there is one */
 	struct mc_kv_loc loc;
 	void (*done)(struct mc_kv_item *item, int res);
 	void *ctx;
@@ -186,19 +191,23 @@ struct mc_kv_log_owner {
 void mc_kv_log_set_owner(struct mc_kv_log *log, const struct mc_kv_log_owner *owner);
 
 struct mc_kv_log_stats {
-	uint64_t capacity, used, live; /* bytes */
-	uint64_t written;              /* bytes to data files, reclaim included */
-	uint64_t put_bytes;            /* payload bytes asked to be put */
-	uint64_t syncs;                /* fdatasync on data files */
-	uint64_t reclaimed;            /* segments */
-	uint64_t bad;                  /* records that did not verify */
-	uint64_t objects;              /* held here */
-	uint64_t parts;                /* of large ones, also of those gone that somebody reads */
-	uint64_t unreadable;           /* of the objects: in segments that were set aside */
-	uint64_t index_bytes;          /* memory, estimated */
-	uint64_t errors;               /* failed I/Os */
-	bool bypassed;                 /* error budget spent: puts fail until a probe succeeds */
-	bool slow;                     /* latency budget spent, until a probe is quick */
+	uint64_t capacity, used, live; /* bytes; live: of both floors */
+	struct {
+		uint64_t capacity, used, live; /* bytes; capacity 0: there is no lower floor */
+		bool bypassed;                 /* nothing goes there until a probe succeeds */
+	} below;
+	uint64_t written;     /* bytes to data files, reclaim included */
+	uint64_t put_bytes;   /* payload bytes asked to be put */
+	uint64_t syncs;       /* fdatasync on data files */
+	uint64_t reclaimed;   /* segments */
+	uint64_t bad;         /* records that did not verify */
+	uint64_t objects;     /* held here */
+	uint64_t parts;       /* of large ones, also of those gone that somebody reads */
+	uint64_t unreadable;  /* of the objects: in segments that were set aside */
+	uint64_t index_bytes; /* memory, estimated */
+	uint64_t errors;      /* failed I/Os */
+	bool bypassed;        /* error budget spent: puts fail until a probe succeeds */
+	bool slow;            /* latency budget spent, until a probe is quick */
 	bool recovering;
 	uint64_t recovered_percent; /* half of it is the journal, half what is told; 100 at the end
 				     */

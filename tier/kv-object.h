@@ -160,10 +160,17 @@ static inline int64_t kv_floor_s(int64_t ns)
 	return ns / INT64_C(1000000000) - (ns % INT64_C(1000000000) < 0);
 }
 
+/* Whether it lies on the device below the NVMe directory. Not known of one that lies in parts. */
+static inline bool kv_is_below(const struct kv_object *obj)
+{
+	return obj->loc.segment < 2 * MC_KV_BELOW && (obj->loc.segment & MC_KV_BELOW) != 0;
+}
+
 /* Whether it goes to NVMe only to be read from there: it is safe without. */
 static inline bool kv_is_kept(const struct kv_object *obj)
 {
-	return obj->kept && obj->remotes > 0 && (obj->flags & KV_SHADOWS) == 0;
+	return obj->kept && (obj->remotes > 0 || kv_is_below(obj)) &&
+		(obj->flags & KV_SHADOWS) == 0;
 }
 
 /* Whether a copy on the remote has to go when the version loses its name. */

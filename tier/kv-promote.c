@@ -61,7 +61,7 @@ static void end(struct fetch *f, int r)
 			atomic_fetch_add(f->from_nvme ? &kv->hits_nvme : &kv->hits_remote, 1);
 			w->counted = true;
 		}
-		if (!f->from_nvme)
+		if (!f->from_nvme || kv_is_below(f->obj))
 			kv_keep_locked(kv, f->obj);
 	} else {
 		f->obj->res = NULL;

@@ -99,6 +99,11 @@ static int probe(struct mc_kv_store *s)
 	return mc_disk_probe_at(&d->shared, s->io, d->dev.fd, MC_BLOCK_PROBE_AT, PAGE);
 }
 
+static int bind_device(struct mc_kv_store *s, const uint8_t uuid[16])
+{
+	return mc_block_super_bind(&self(s)->dev, &self(s)->super, uuid);
+}
+
 static void close_device(struct mc_kv_store *s)
 {
 	struct device *d = self(s);
@@ -117,6 +122,7 @@ static const struct mc_kv_store_ops device_ops = {.make = make,
 	.discard = discard,
 	.find = find,
 	.probe = probe,
+	.bind = bind_device,
 	.close = close_device};
 
 static int check_uuid(const struct device *d, const uint8_t *uuid, struct mc_err *err)
@@ -143,8 +149,12 @@ static int bring_up(struct device *d, const char *path, const uint8_t *uuid, uns
 		r = mc_block_super_read(&d->dev, path, ret_bad, &d->super, err);
 	if (r == 0)
 		r = check_uuid(d, uuid, err);
-	if (r != 0)
+	if (r == 0)
+		r = mc_block_super_used(&d->dev, &d->super);
+	if (r < 0)
 		return r;
+	d->s.used = r == 1;
+	memcpy(d->s.bound, d->super.above, sizeof(d->s.bound));
 	d->s.direct = d->dev.direct;
 	d->s.segment_bytes = d->super.segment_bytes;
 	d->s.capacity = d->super.n_segments * d->super.segment_bytes;

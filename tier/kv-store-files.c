@@ -1,9 +1,9 @@
 /*
  * A KV log in a directory.
  *
- * Layout: KVLOCK (flock, pid), KVSTORE (format, uuid), kvjournal/, segments/<8 hex>, preallocated,
- * KVPROBE (while the error budget is spent). Other names in the directory belong to others; inside
- * our folders everything is ours.
+ * Layout: KVLOCK (flock, pid), KVSTORE (format, uuid), KVBELOW (uuid of the device below it),
+ * kvjournal/, segments/<8 hex>, preallocated, KVPROBE (while the error budget is spent). Other
+ * names in the directory belong to others; inside our folders everything is ours.
  */
 #include "tier/kv-store.h"
 
@@ -174,6 +174,30 @@ static int probe(struct mc_kv_store *s)
 	return mc_disk_probe(s->io, path);
 }
 
+static struct mc_dir_id below_id(const struct mc_kv_store *s)
+{
+	return (struct mc_dir_id){.dir = s->name,
+		.name = "KVBELOW",
+		.kind = "kv below",
+		.what = "KV log",
+		.format = 1};
+}
+
+static int bind_files(struct mc_kv_store *s, const uint8_t uuid[16])
+{
+	struct mc_dir_id id = below_id(s);
+
+	return mc_dir_id_write(s->io, &id, uuid);
+}
+
+static int find_bound(struct mc_kv_store *s, struct mc_err *err)
+{
+	struct mc_dir_id id = below_id(s);
+	int r = mc_dir_id_read(s->io, &id, s->bound, err);
+
+	return r == -ENOENT ? 0 : r;
+}
+
 /* ---- opening */
 
 static int name_paths(struct files *f)
@@ -231,6 +255,7 @@ static const struct mc_kv_store_ops files_ops = {.make = make,
 	.discard = discard,
 	.find = find,
 	.probe = probe,
+	.bind = bind_files,
 	.close = close_files};
 
 static struct files *new_files(const struct mc_io *io, uint64_t segment_bytes)
@@ -264,6 +289,8 @@ static int bring_up(struct files *f, const char *dir, struct mc_err *err)
 	r = mc_dir_id_read(io, &id, f->s.uuid, err);
 	if (r == -ENOENT)
 		r = mc_dir_id_make(io, &id, f->s.uuid);
+	if (r == 0)
+		r = find_bound(&f->s, err);
 	if (r == 0)
 		r = name_paths(f);
 	return r == 0 ? mc_kv_store_files_layout(&f->s) : r;

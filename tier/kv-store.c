@@ -1,10 +1,12 @@
 /* The one door to the places of a KV log: what holds for all kinds is asserted here. */
 #include "tier/kv-store.h"
 
+#include "tier/digest.h"
 #include "tier/io.h"
 #include "tier/journal.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 #define ALIGN 4096u
@@ -18,6 +20,66 @@ uint64_t mc_kv_store_segment_bytes(uint64_t capacity)
 	while (bytes > SEGMENT_LEAST && bytes * 32 > capacity)
 		bytes /= 2;
 	return bytes;
+}
+
+static bool is_bound(const struct mc_kv_store *s)
+{
+	static const uint8_t none[16];
+
+	return memcmp(s->bound, none, sizeof(none)) != 0;
+}
+
+static bool is_bound_to(const struct mc_kv_store *s, const struct mc_kv_store *other)
+{
+	return memcmp(s->bound, other->uuid, sizeof(s->bound)) == 0;
+}
+
+static int check_alone(const struct mc_kv_store *s, struct mc_err *err)
+{
+	char uuid[33];
+
+	if (!is_bound(s))
+		return 0;
+	mc_hex_encode(s->bound, sizeof(s->bound), uuid);
+	if (s->journal_dir == NULL)
+		return mc_err_set(err, -ESTALE,
+			"%s: lies below an NVMe directory (KV log %s), where its journal is: give "
+			"--nvme, too, or --format --force",
+			s->name, uuid);
+	return mc_err_set(err, -ESTALE,
+		"%s: data of it lies on the block tier %s: give --block; if that is lost for good, "
+		"remove %s/KVBELOW, and what was there is given up",
+		s->name, uuid, s->name);
+}
+
+static int bind(struct mc_kv_store *s, const struct mc_kv_store *to)
+{
+	int r = is_bound_to(s, to) ? 0 : s->ops->bind(s, to->uuid);
+
+	if (r == 0)
+		memcpy(s->bound, to->uuid, sizeof(s->bound));
+	return r;
+}
+
+int mc_kv_store_bind(struct mc_kv_store *upper, struct mc_kv_store *lower, struct mc_err *err)
+{
+	int r;
+
+	if (lower == NULL)
+		return check_alone(upper, err);
+	if ((is_bound(upper) && !is_bound_to(upper, lower)) ||
+		(is_bound(lower) && !is_bound_to(lower, upper)))
+		return mc_err_set(err, -ESTALE, "%s and %s do not belong together: %s", upper->name,
+			lower->name,
+			is_bound(upper) ? "data of the directory lies on another block tier"
+					: "the block tier is that of another directory");
+	if (!is_bound(lower) && lower->used)
+		return mc_err_set(err, -EEXIST,
+			"%s: has been used without an NVMe directory: do so again, or --format "
+			"--force",
+			lower->name);
+	r = bind(lower, upper);
+	return r == 0 ? bind(upper, lower) : r;
 }
 
 void mc_kv_store_close(struct mc_kv_store *s)

@@ -41,6 +41,7 @@ struct mc_kv_store_ops {
 	int (*find)(struct mc_kv_store *s, int (*each)(void *ctx, const struct mc_kv_found *f),
 		void *ctx);
 	int (*probe)(struct mc_kv_store *s);
+	int (*bind)(struct mc_kv_store *s, const uint8_t uuid[16]);
 	void (*close)(struct mc_kv_store *s);
 };
 
@@ -49,6 +50,9 @@ struct mc_kv_store {
 	const struct mc_io *io; /* borrowed */
 	char *name;             /* owned: the directory or the device, for messages */
 	uint8_t uuid[16];
+	uint8_t bound[16];      /* of a directory: uuid of the device below it; of a device: of the
+				   directory above it; zeros: none */
+	bool used;              /* of a device: it has had a journal of its own */
 	uint64_t segment_bytes; /* a multiple of 4096 */
 	uint64_t capacity; /* bytes there is room for in segments; UINT64_MAX: not its business */
 	bool direct;       /* O_DIRECT: transfers are aligned to 4096 */
@@ -84,6 +88,12 @@ int mc_kv_store_device_look(const char *path, const struct mc_io *io, unsigned *
 	struct mc_kv_store **ret, struct mc_err *err);
 /* Writes the damaged superblock again. */
 int mc_kv_store_device_mend(struct mc_kv_store *s);
+/*
+ * Whether the log that lies there is the one of these two floors, or of upper alone: lower NULL. A
+ * directory and a device that know nobody are bound to each other for good, durably. -ESTALE: they
+ * belong to others; -EEXIST: the device has a log of its own.
+ */
+int mc_kv_store_bind(struct mc_kv_store *upper, struct mc_kv_store *lower, struct mc_err *err);
 /* NULL allowed. No place is in use any more. */
 void mc_kv_store_close(struct mc_kv_store *s);
 

@@ -77,6 +77,10 @@ const char *kv_trouble_text(enum kv_tier tier, int error)
 
 	if (error == 0)
 		return NULL;
+	if (tier == KV_BLOCK)
+		return "kv: the block tier below NVMe fails: what lies there alone cannot be read, "
+		       "and nothing goes there; look at the device and its paths, it is tried "
+		       "again";
 	while (t->error != 0 && t->error != error)
 		t++;
 	return tier == KV_NVME ? t->nvme : t->remote;
@@ -225,7 +229,9 @@ static const char *news_locked(struct mc_kv *kv, enum kv_tier tier) MC_REQUIRES(
 	t->told_ns = now;
 	if (t->error != 0)
 		return kv_trouble_text(tier, t->error);
-	return tier == KV_NVME ? "kv: NVMe works again" : "kv: the remote works again";
+	return tier == KV_NVME     ? "kv: NVMe works again"
+		: tier == KV_BLOCK ? "kv: the block tier works again"
+				   : "kv: the remote works again";
 }
 
 void kv_trouble_tick(struct mc_kv *kv)
@@ -237,6 +243,8 @@ void kv_trouble_tick(struct mc_kv *kv)
 	mc_mutex_lock(&kv->lock);
 	if (log.bypassed && kv->trouble[KV_NVME].error == 0)
 		kv_trouble_locked(kv, KV_NVME, -EIO);
+	kv->trouble[KV_BLOCK].error = log.below.bypassed ? -EIO : 0;
+	kv->trouble[KV_BLOCK].at_ns = mc_now_ns();
 	find_stall_locked(kv);
 	find_level_locked(kv, log.slow, log.unreadable > 0);
 	mc_mutex_unlock(&kv->lock);

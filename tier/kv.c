@@ -135,7 +135,9 @@ static int open_log(struct mc_kv *kv, struct mc_err *err)
 	struct mc_kv_log_opts opts = {.dir = kv->opts.nvme_dir,
 		.device = kv->opts.device,
 		.device_uuid = kv->opts.device_uuid,
-		.capacity = kv->opts.nvme_capacity,
+		.capacity = kv->opts.nvme_dir != NULL ? kv->opts.nvme_capacity
+						      : kv->opts.device_capacity,
+		.below_capacity = kv->opts.device_capacity,
 		.io = kv->opts.io,
 		.slow_ms = kv->opts.slow_ms,
 		.patience_ms = kv->opts.patience_ms,
@@ -376,13 +378,17 @@ void kv_log_figures(struct mc_kv *kv, struct mc_kv_log_stats *ret)
 		return;
 	mc_kv_log_stats(kv->log, ret);
 	mc_block_cache_stats(kv->opts.blocks, &blocks);
-	ret->used -= blocks.used < ret->used ? blocks.used : ret->used;
+	if (ret->below.capacity > 0)
+		ret->below.used -= blocks.used < ret->below.used ? blocks.used : ret->below.used;
+	else
+		ret->used -= blocks.used < ret->used ? blocks.used : ret->used;
 	ret->live -= blocks.used < ret->live ? blocks.used : ret->live;
 }
 
 void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret)
 {
 	struct mc_kv_log_stats log;
+	bool dir = kv->opts.nvme_dir != NULL;
 
 	kv_log_figures(kv, &log);
 	mc_mutex_lock(&kv->lock);
@@ -399,10 +405,12 @@ void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret)
 		.dirty_bound = kv->opts.dirty_bound,
 		.dram_used = kv_total_locked(kv),
 		.dram_capacity = kv->opts.dram_capacity,
-		.nvme_used = log.used,
-		.nvme_live = log.live,
+		.nvme_used = dir ? log.used : 0,
+		.nvme_capacity = dir ? log.capacity : 0,
+		.block_used = dir ? log.below.used : log.used,
+		.block_capacity = dir ? log.below.capacity : log.capacity,
+		.log_live = log.live,
 		.nvme_unreadable = log.unreadable,
-		.nvme_capacity = kv->log != NULL ? log.capacity : 0,
 		.flushed_bytes = atomic_load(&kv->flushed),
 		.nvme_written_bytes = log.written,
 		.nvme_syncs = log.syncs,
@@ -412,10 +420,12 @@ void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret)
 		.recovering = kv->recovering,
 		.recovered_percent =
 			kv->recovering ? mc_share_percent(log.recovered_percent, 100) : 100,
-		.on_device = kv->opts.device != NULL,
 		.nvme_trouble = kv_trouble_text(KV_NVME, kv->trouble[KV_NVME].error),
+		.block_trouble = kv_trouble_text(KV_BLOCK, kv->trouble[KV_BLOCK].error),
 		.remote_trouble = kv_trouble_text(KV_REMOTE, kv->trouble[KV_REMOTE].error),
 	};
-	ret->degraded = ret->nvme_trouble != NULL ? ret->nvme_trouble : ret->remote_trouble;
+	ret->degraded = ret->nvme_trouble != NULL ? ret->nvme_trouble
+		: ret->block_trouble != NULL      ? ret->block_trouble
+						  : ret->remote_trouble;
 	mc_mutex_unlock(&kv->lock);
 }

@@ -28,8 +28,10 @@ struct mc_kv_opts {
 	uint64_t dram_capacity; /* bytes, staging included */
 	uint64_t dirty_bound;   /* bytes not yet on a persistent tier; 0 = half of dram_capacity */
 	const char *nvme_dir;   /* NULL = none: the next persistent tier is the remote */
-	uint64_t nvme_capacity; /* bytes for KV; of a device 0 = all */
-	const char *device;     /* a formatted block device or file instead of nvme_dir */
+	uint64_t nvme_capacity; /* bytes for KV */
+	const char *device; /* a formatted block device or file below nvme_dir, or instead of it;
+			       NULL = none */
+	uint64_t device_capacity; /* bytes of it; 0 = all */
 	const uint8_t
 		*device_uuid; /* of the store it must hold, borrowed for the call; NULL = any */
 	struct mc_block_cache *blocks; /* has blocks of files in the log; borrowed; NULL = nobody */
@@ -207,18 +209,19 @@ struct mc_kv_stats {
 	uint64_t objects, bytes;
 	uint64_t puts, gets, hits_dram, hits_nvme, hits_remote, misses;
 	uint64_t dirty_bytes, dirty_bound;
-	uint64_t dram_used, dram_capacity, nvme_used, nvme_capacity; /* bytes */
-	uint64_t nvme_live;                                          /* bytes of objects there */
+	uint64_t dram_used, dram_capacity;   /* bytes */
+	uint64_t nvme_used, nvme_capacity;   /* of the directory; capacity 0: there is none */
+	uint64_t block_used, block_capacity; /* of the device; likewise */
+	uint64_t log_live;                   /* of objects on both */
 	uint64_t nvme_unreadable; /* objects there in files that could not be opened at the start */
 	uint64_t flushed_bytes, nvme_written_bytes, nvme_syncs;
 	uint64_t reclaimed_segments, evicted_objects;
 	uint64_t index_bytes; /* memory of the index, keys included */
 	bool recovering;
 	uint64_t recovered_percent; /* 100 when it is over */
-	bool on_device;             /* what is called NVMe here is a block device */
 	/* NULL, or what is wrong with the tier and what to do (static text); degraded: the first.
 	 */
-	const char *degraded, *nvme_trouble, *remote_trouble;
+	const char *degraded, *nvme_trouble, *block_trouble, *remote_trouble;
 };
 void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret);
 /* Of what ended with r: which tier is the reason, and the way out. Static text. */

@@ -340,7 +340,7 @@ void mc_scrub_status(struct mc_scrub *s, struct mc_scrub_status *ret)
 	ret->running = ret->running && (ret->ordered || s->rate > 0);
 	ret->ended_s = s->ended_s;
 	mc_mutex_unlock(&s->lock);
-	ret->total = store.nvme.used + kv.nvme_live;
+	ret->total = store.nvme.used + kv.log_live;
 }
 
 uint64_t mc_scrub_start(struct mc_scrub *s, uint64_t rate)

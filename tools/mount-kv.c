@@ -1,7 +1,7 @@
 /*
  * The KV store of a mount. It has memory of its own out of --dram, and half of the NVMe tier, in a
- * directory beside the cache of checkpoints: neither kind of data can push the other out. With
- * --block it has that device instead of a directory.
+ * directory beside the cache of checkpoints: neither kind of data can push the other out. The
+ * device of --block lies below that directory; without --nvme it is there instead.
  */
 #include "tools/mount-kv.h"
 
@@ -110,7 +110,7 @@ int mc_mount_kv_share(struct mc_mount_kv *m, const struct mc_options *o, struct 
 		t->dram_bytes = DRAM_MIN;
 	if (asprintf(&m->dram_dir, "%s.kv", t->dram_dir) < 0)
 		return mc_err_set(err, -ENOMEM, "out of memory");
-	if (t->nvme_dir[0] == '\0' || m->block != NULL)
+	if (t->nvme_dir[0] == '\0')
 		return 0;
 	if (asprintf(&m->nvme_dir, "%s/kv", t->nvme_dir) < 0)
 		return mc_err_set(err, -ENOMEM, "out of memory");
@@ -130,8 +130,9 @@ int mc_mount_kv_open(struct mc_mount_kv *m, const struct mc_options *o, struct m
 	struct mc_kv_opts opts = {.dram_dir = m->dram_dir,
 		.dram_capacity = m->dram_bytes,
 		.nvme_dir = m->nvme_dir,
-		.nvme_capacity = m->block != NULL ? m->block_bytes : m->nvme_bytes,
+		.nvme_capacity = m->nvme_bytes,
 		.device = m->block,
+		.device_capacity = m->block_bytes,
 		.blocks = m->blocks,
 		.remote = remote,
 		.replicas = (unsigned)mc_options_number(o, MC_OPT_KV_REPLICAS),

@@ -15,7 +15,7 @@ int mc_mount_scrub_open(const struct mc_options *o, struct mc_store *store, stru
 
 	if (kv != NULL)
 		mc_kv_stats(kv, &st);
-	if (opts.dir == NULL && st.nvme_capacity == 0)
+	if (opts.dir == NULL && st.block_capacity == 0)
 		return 0;
 	r = mc_scrub_open(&opts, ret);
 	return r < 0 ? mc_err_set(err, r, "scrub: %s", strerror(-r)) : 0;

@@ -101,8 +101,8 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		ON_MOUNT},
 	[MC_OPT_BLOCK] = {"block", 0, true, true, MC_OPTION_PLACE, "DEVICE[,SIZE]", NULL,
 		UINT64_C(64) << 20, UINT64_C(1) << 60,
-		"Block device, or file, below DRAM, for this mount alone, and how much of it; "
-		"default all. It keeps KV objects, and checkpoints unless there is --nvme.",
+		"Block device, or file, for this mount alone, and how much of it; default all. It "
+		"lies below --nvme, or instead of it.",
 		ON_MOUNT},
 	[MC_OPT_BLOCK_UUID] = {"block-uuid", 0, true, true, MC_OPTION_TEXT, "UUID", NULL, 0, 0,
 		"The store that the device must hold: its name may become another device's.",

@@ -5,7 +5,8 @@
  * MC_IO_FAULTS names a file of six numbers of four digits, a blank between them, each the calls of
  * 10,000 that go wrong: reads and syncs that fail with EIO, writes that are done in part and fail
  * with EIO, writes that are done in part and said to be whole, reads of which a bit is flipped,
- * writes and allocations that find no space. MC_SEED chooses them.
+ * writes and allocations that find no space. MC_SEED chooses them. MC_IO_FAULTS_ONLY names a file
+ * that is there: others are spared.
  *
  * Nothing of it is in the product: the linker puts it in the place of mc_io_real, and refuses the
  * ring, so that all I/O goes through the table.
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum fault { READ_FAILS, SYNC_FAILS, WRITE_TORN, WRITE_LIES, READ_FLIPS, NO_SPACE, N_FAULTS };
@@ -31,6 +33,7 @@ int __wrap_io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned
 static const volatile char *rates; /* NULL: nothing fails */
 static unsigned first_seed;
 static struct mc_io table;
+static struct stat only; /* st_ino 0: none is spared */
 
 static unsigned draw(void)
 {
@@ -42,10 +45,14 @@ static unsigned draw(void)
 	return (unsigned)rand_r(&seed);
 }
 
-static bool happens(enum fault f)
+static bool happens(enum fault f, int fd)
 {
 	unsigned rate = 0;
+	struct stat st;
 
+	if (only.st_ino != 0 &&
+		(fstat(fd, &st) != 0 || st.st_dev != only.st_dev || st.st_ino != only.st_ino))
+		return false;
 	for (int i = 0; i < FIELD - 1 && rates != NULL; i++)
 		rate = 10 * rate + ((unsigned char)rates[(int)f * FIELD + i] - (unsigned)'0');
 	return rate > 0 && draw() % 10000 < rate;
@@ -61,10 +68,10 @@ static int64_t faulty_pread(const struct mc_io *io, int fd, void *buf, size_t le
 	int64_t n;
 
 	(void)io;
-	if (happens(READ_FAILS))
+	if (happens(READ_FAILS, fd))
 		return -EIO;
 	n = real()->pread(real(), fd, buf, len, off);
-	if (n > 0 && happens(READ_FLIPS))
+	if (n > 0 && happens(READ_FLIPS, fd))
 		((char *)buf)[draw() % (uint64_t)n] ^= (char)(1u << draw() % 8);
 	return n;
 }
@@ -81,13 +88,13 @@ static int64_t faulty_pwrite(
 	const struct mc_io *io, int fd, const void *buf, size_t len, uint64_t off)
 {
 	(void)io;
-	if (happens(NO_SPACE))
+	if (happens(NO_SPACE, fd))
 		return -ENOSPC;
-	if (happens(WRITE_TORN)) {
+	if (happens(WRITE_TORN, fd)) {
 		write_a_part(fd, buf, len, off);
 		return -EIO;
 	}
-	if (happens(WRITE_LIES))
+	if (happens(WRITE_LIES, fd))
 		return write_a_part(fd, buf, len, off) < 0 ? -EIO : (int64_t)len;
 	return real()->pwrite(real(), fd, buf, len, off);
 }
@@ -95,19 +102,19 @@ static int64_t faulty_pwrite(
 static int faulty_fdatasync(const struct mc_io *io, int fd)
 {
 	(void)io;
-	return happens(SYNC_FAILS) ? -EIO : real()->fdatasync(real(), fd);
+	return happens(SYNC_FAILS, fd) ? -EIO : real()->fdatasync(real(), fd);
 }
 
 static int faulty_fsync(const struct mc_io *io, int fd)
 {
 	(void)io;
-	return happens(SYNC_FAILS) ? -EIO : real()->fsync(real(), fd);
+	return happens(SYNC_FAILS, fd) ? -EIO : real()->fsync(real(), fd);
 }
 
 static int faulty_fallocate(const struct mc_io *io, int fd, int mode, uint64_t off, uint64_t len)
 {
 	(void)io;
-	return happens(NO_SPACE) ? -ENOSPC : real()->fallocate(real(), fd, mode, off, len);
+	return happens(NO_SPACE, fd) ? -ENOSPC : real()->fallocate(real(), fd, mode, off, len);
 }
 
 const struct mc_io *__wrap_mc_io_real(void)
@@ -128,6 +135,8 @@ static __attribute__((constructor)) void begin(void)
 	table.fdatasync = faulty_fdatasync;
 	table.fsync = faulty_fsync;
 	table.fallocate = faulty_fallocate;
+	if (getenv("MC_IO_FAULTS_ONLY") != NULL && stat(getenv("MC_IO_FAULTS_ONLY"), &only) != 0)
+		abort();
 	first_seed = (seed != NULL ? (unsigned)atol(seed) : 0) + (unsigned)getpid();
 	if (fd < 0)
 		return;

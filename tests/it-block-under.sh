@@ -1,0 +1,103 @@
+#!/bin/bash
+# A block tier below an NVMe directory: what the directory has no room for moves down, is there after a
+# SIGKILL, and is out of reach while the device fails.
+set -uo pipefail
+. "$(dirname "$0")/lib/mount.sh"
+mount_need
+
+export MC_IO_FAULTS=$MC_TMP/faults MC_IO_FAULTS_ONLY=$MC_TMP/device
+truncate -s 128M "$MC_TMP/device"
+mkdir "$MC_TMP/want"
+dram=/run/mooncakefs/$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
+
+start() { mount_start --dram 192MiB --kv-dram 96MiB "$@"; }
+both=(--nvme "$MC_TMP/nvme,64MiB" --block "$MC_TMP/device")
+
+# refused TEXT ARG...: the mount fails and says why.
+refused()
+{
+	local text=$1
+	shift
+	if start "$@"; then
+		fail "mounted: $*"
+	fi
+	grep -qF -- "$text" "$MC_TMP/log" || fail "$text: $(cat "$MC_TMP/log")"
+}
+
+# put FIRST LAST: objects of 500,000 bytes, durable, and remembered.
+put()
+{
+	local i
+	for ((i = $1; i <= $2; i++)); do
+		head -c 500000 /dev/urandom >"$MC_TMP/want/$i"
+		cp "$MC_TMP/want/$i" "$mnt/kv/$i" || fail "put $i"
+	done
+	sync $(seq -f "$mnt/kv/%g" "$1" "$2") || fail "sync $1 to $2"
+}
+
+all_there()
+{
+	local name
+	for name in "$MC_TMP/want"/*; do
+		cmp "$name" "$mnt/kv/${name##*/}" || fail "${name##*/}"
+	done
+}
+
+# Memory is gone, as after a reboot.
+forget_memory() { umount -l "$dram.kv" || fail "umount $dram.kv"; }
+
+# used TIER: bytes of KV objects there, as status says.
+used()
+{
+	python3 -B -c '
+import json, sys
+tiers = json.load(open(sys.argv[1], encoding="utf-8"))["tiers"]
+print(*[t["used_bytes"] for t in tiers if t["tier"] == sys.argv[2] and t["data"] == "kv"])
+' "$mnt/.mooncake/status" "$1"
+}
+
+# io RATE: how many of 10,000 reads, syncs and writes of the device fail.
+io() { printf '%04d %04d %04d 0000 0000 0000\n' "$1" "$1" "$1" 1<>"$MC_IO_FAULTS"; }
+
+fact 'what the directory has no room for moves to the device, and is there after a SIGKILL and a reboot'
+start "${both[@]}" --format || fail "format: $(cat "$MC_TMP/log")"
+put 1 90
+(($(used nvme) <= 33554432)) || fail "nvme: $(used nvme)"
+(($(used block) >= 11000000)) || fail "block: $(used block)"
+all_there
+mount_kill
+mount_gone
+forget_memory
+start "${both[@]}" || fail "mount: $(cat "$MC_TMP/log")"
+all_there
+put 91 100
+mount_stop || fail "stop: $mount_rc"
+
+fact 'directory and device are refused without each other, and with others'
+refused 'give --block' --nvme "$MC_TMP/nvme,64MiB"
+refused 'give --nvme' --block "$MC_TMP/device"
+refused 'do not belong together' --nvme "$MC_TMP/other,64MiB" --block "$MC_TMP/device"
+
+mooncakefs=$MC_BUILD/tests/mooncakefs-faulty
+if [ -x "$mooncakefs" ]; then
+	fact 'while the device fails objects are put and synced, and what lies there is read once it is back'
+	io 0
+	start "${both[@]}" || fail "mount: $(cat "$MC_TMP/log")"
+	io 9999
+	failed=0
+	for ((i = 1; i <= 100; i++)); do
+		cmp -s "$MC_TMP/want/$i" "$mnt/kv/$i" || failed=$((failed + 1))
+	done
+	((failed >= 10 && failed <= 90)) || fail "$failed objects could not be read"
+	for ((i = 0; i < 200; i++)); do
+		grep -qF 'block tier below NVMe fails' "$mnt/.mooncake/status" && break
+		mount_pause 0.1
+	done
+	((i < 200)) || fail "status: $(cat "$mnt/.mooncake/status")"
+	rm "$mnt"/kv/9? "$MC_TMP"/want/9? || fail 'rm'
+	put 101 110
+	io 0
+	await_log 'the block tier works again'
+	all_there
+	mount_stop || fail "stop: $mount_rc"
+fi
