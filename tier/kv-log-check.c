@@ -131,7 +131,7 @@ static bool is_aside(struct mc_kv_log_check *c)
 	bool aside;
 
 	mc_mutex_lock(&log->lock);
-	seg = mc_kv_segment_get(log, c->at.segment);
+	seg = mc_kv_segment_get(log, c->id);
 	aside = seg != NULL && seg->aside != 0;
 	mc_mutex_unlock(&log->lock);
 	return aside;
