@@ -362,7 +362,11 @@ int mc_admin_pin(struct mc_fs *fs, const struct mc_admin_file *f, bool pinned)
 	int r = pin(fs, f, pinned);
 
 	return result(fs, f, pinned ? "not pinned" : "not unpinned", r,
-		r == -ENOSPC ? "more would be pinned than half of the largest tier" : NULL);
+		r != -ENOSPC ? NULL
+			: f->key != NULL
+			? "more would be pinned than half of NVMe, or of DRAM where "
+			  "there is no NVMe"
+			: "more would be pinned than half of the largest tier");
 }
 
 void mc_admin_refresh(struct mc_fs *fs)

@@ -165,6 +165,54 @@ START_TEST(what_is_pinned_stays_everywhere)
 }
 END_TEST
 
+static void expect_pins(struct mc_kv *kv)
+{
+	static const char *const pinned[] = {"0", "one", "2", "4", "16"};
+
+	for (size_t i = 0; i < sizeof(pinned) / sizeof(*pinned); i++)
+		ck_assert_msg(attr_of(kv, pinned[i]).pinned, "%s is not pinned", pinned[i]);
+	ck_assert_int_eq(mc_kv_pin(kv, "3", true), -ENOSPC);
+	ck_assert(!attr_of(kv, "3").pinned);
+}
+
+/* Most are pinned before they are flushed. */
+START_TEST(pins_are_of_keys_take_half_of_nvme_at_most_and_leave_room_in_dram)
+{
+	struct kv_fixture x;
+	char key[16];
+
+	kv_fixture_paths(&x, 32 * MIB);
+	x.opts.nvme_dir = x.nvme;
+	x.opts.nvme_capacity = 128 * MIB;
+	kv_fixture_start(&x);
+	for (uint32_t i = 0; i < 17; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		ck_assert_int_eq(kv_put_wait(x.kv, key, 4 * MIB, i), 0);
+		ck_assert_int_eq(mc_kv_pin(x.kv, key, true), i < 16 ? 0 : -ENOSPC);
+	}
+	ck_assert_int_eq(kv_put_wait(x.kv, "0", 4 * MIB, 20), 0);
+	ck_assert_int_eq(mc_kv_rename(x.kv, "1", "one", 0), 0);
+	ck_assert_int_eq(kv_put_wait(x.kv, "2.tmp", 4 * MIB, 2), 0);
+	ck_assert_int_eq(mc_kv_rename(x.kv, "2.tmp", "2", 0), 0);
+	ck_assert_int_eq(mc_kv_pin(x.kv, "16", true), -ENOSPC);
+	ck_assert_int_eq(mc_kv_unlink(x.kv, "3"), 0);
+	ck_assert_int_eq(kv_put_wait(x.kv, "3", 4 * MIB, 3), 0);
+	ck_assert_int_eq(mc_kv_pin(x.kv, "16", true), 0);
+	expect_pins(x.kv);
+	for (uint32_t i = 2; i < 17; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		kv_expect(x.kv, key, 4 * MIB, i);
+	}
+	kv_fixture_stop(&x);
+	kv_fixture_start(&x);
+	ck_assert_int_eq(mc_kv_pin(x.kv, "5", true), 0); /* when all of NVMe is known */
+	expect_pins(x.kv);
+	ck_assert_int_eq(mc_kv_pin(x.kv, "one", false), 0);
+	ck_assert_int_eq(mc_kv_pin(x.kv, "3", true), 0);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 START_TEST(what_somebody_has_open_stays_in_dram)
 {
 	struct mc_kv_object *obj;
@@ -388,6 +436,7 @@ END_TEST
 SUITE_MAIN("kv-drop", what_leaves_nvme_is_on_the_remote_first,
 	what_leaves_dram_before_nvme_is_copied_from_there, a_remote_copy_goes_when_nvme_has_one,
 	without_another_tier_the_copy_stays, what_is_pinned_stays_everywhere,
+	pins_are_of_keys_take_half_of_nvme_at_most_and_leave_room_in_dram,
 	what_somebody_has_open_stays_in_dram, what_is_being_brought_to_dram_stays,
 	what_is_not_there_is_enoent, a_directory_holds_what_lies_below_it,
 	a_copy_on_the_remote_that_answered_an_error_goes_with_the_object,

@@ -188,24 +188,43 @@ int mc_kv_list_in(struct mc_kv *kv, const char *key, enum mc_tier tier, uint64_t
 	return list_key(kv, key, 1u << tier, cursor, each, ctx);
 }
 
-int mc_kv_pin(struct mc_kv *kv, const char *key, bool pinned)
+static int pin_locked(struct mc_kv *kv, const char *key, struct kv_object *obj, bool pinned)
+	MC_REQUIRES(kv->lock)
 {
-	struct kv_object *obj;
-	struct kv_gate gate;
-	int r = kv_change_begin(kv, key, NULL, &gate);
+	bool before = (obj->flags & KV_PINNED) != 0;
+	int r = 0;
 
-	obj = r == 0 ? kv_index_find(kv->index, key) : NULL;
-	if (r == 0 && obj == NULL)
-		r = -ENOENT;
-	if (r == 0 && kv->log != NULL) {
+	/* Counted before the lock is let go of: others are about to pin, too. */
+	kv_index_pin(obj, pinned || before);
+	if (kv->log != NULL) {
 		mc_mutex_unlock(&kv->lock);
 		r = mc_kv_log_pin(kv->log, key, pinned);
 		mc_mutex_lock(&kv->lock);
 	}
-	if (r == 0) {
-		obj->flags = (uint8_t)(pinned ? obj->flags | KV_PINNED : obj->flags & ~KV_PINNED);
+	kv_index_pin(obj, r == 0 ? pinned : before);
+	if (r == 0)
 		kv_meta_note(kv, obj);
-	}
+	return r;
+}
+
+int mc_kv_pin(struct mc_kv *kv, const char *key, bool pinned)
+{
+	struct kv_object *obj;
+	struct mc_kv_stats s;
+	struct kv_gate gate;
+	int r;
+
+	mc_kv_stats(kv, &s);
+	r = kv_change_begin(kv, key, NULL, &gate);
+	obj = r == 0 ? kv_index_find(kv->index, key) : NULL;
+	if (r == 0 && obj == NULL)
+		r = -ENOENT;
+	if (r == 0 && pinned && (obj->flags & KV_PINNED) == 0 &&
+		kv->index->pinned_bytes + obj->size >
+			(s.nvme_capacity > 0 ? s.nvme_capacity : s.dram_capacity) / 2)
+		r = -ENOSPC;
+	if (r == 0)
+		r = pin_locked(kv, key, obj, pinned);
 	kv_change_end(kv, &gate);
 	return r;
 }

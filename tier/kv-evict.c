@@ -20,10 +20,16 @@
 #define LOW 90
 #define HELD_TEXT "a client has it open or mapped"
 
+/* Pins hold while they leave room for others; below DRAM they always do. */
+static bool pins_hold_locked(const struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	return kv->index->pinned_bytes <= kv->opts.dram_capacity / 4 * 3;
+}
+
 /* Why the object has to stay in DRAM, or NULL. */
 static const char *why_stays(struct mc_kv *kv, const struct kv_object *obj) MC_REQUIRES(kv->lock)
 {
-	if ((obj->flags & KV_PINNED) != 0)
+	if ((obj->flags & KV_PINNED) != 0 && pins_hold_locked(kv))
 		return "it is pinned";
 	if (!kv_has_copy(obj))
 		return "no tier below has a copy";
@@ -165,7 +171,7 @@ int kv_evict_dram(struct mc_kv *kv, struct kv_object *obj, const char **ret_why)
 	} else {
 		if (obj->res->later_ns > 0)
 			obj->res->later_ns = 0;
-		*ret_why = why_stays(kv, obj);
+		*ret_why = (obj->flags & KV_PINNED) != 0 ? "it is pinned" : why_stays(kv, obj);
 		if (*ret_why == NULL && r < 0)
 			*ret_why = "it could not be flushed";
 		r = *ret_why == NULL ? 1 : -EBUSY;

@@ -291,6 +291,20 @@ static uint64_t object_memory(const struct kv_object *o)
 		(n_crc > 1 ? 8 + n_crc * sizeof(uint32_t) : 0);
 }
 
+static uint64_t pinned_bytes(const struct kv_object *o)
+{
+	return (o->flags & KV_PINNED) != 0 ? o->size : 0;
+}
+
+void kv_index_pin(struct kv_object *obj, bool pinned)
+{
+	struct kv_index *ix = obj->dir->index;
+
+	ix->pinned_bytes -= pinned_bytes(obj);
+	obj->flags = (uint8_t)(pinned ? obj->flags | KV_PINNED : obj->flags & ~KV_PINNED);
+	ix->pinned_bytes += pinned_bytes(obj);
+}
+
 static void unchain(struct kv_index *ix, struct kv_object *o)
 {
 	struct kv_object **at = &ix->objects[object_hash(o) & (ix->n_buckets - 1)];
@@ -301,6 +315,7 @@ static void unchain(struct kv_index *ix, struct kv_object *o)
 	o->next = NULL;
 	ix->n_objects--;
 	ix->bytes -= o->size;
+	ix->pinned_bytes -= pinned_bytes(o);
 	ix->memory -= object_memory(o);
 }
 
@@ -315,6 +330,7 @@ static void chain(struct kv_index *ix, struct kv_dir *dir, struct kv_object *o)
 	o->refs++;
 	ix->n_objects++;
 	ix->bytes += o->size;
+	ix->pinned_bytes += pinned_bytes(o);
 	ix->memory += object_memory(o);
 }
 

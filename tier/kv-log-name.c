@@ -111,6 +111,21 @@ int mc_kv_log_set_mtime(struct mc_kv_log *log, const char *key, const uint8_t ve
 	return r == 0 ? commit_unlocked(log) : r;
 }
 
+static int mark_locked(struct mc_kv_log *log, enum mc_kv_kind kind, const char *key, bool made)
+	MC_REQUIRES(log->lock)
+{
+	unsigned char rec[2 + MC_KV_KEY_MAX];
+	int r = 0;
+
+	if ((mc_kv_table_find(&log->table, kind, key) != 0) == made)
+		return 0;
+	r = mc_kv_entry_mark_locked(log, kind, key, made);
+	if (r == 0)
+		mc_kv_journal_locked(
+			log, MC_JOURNAL_KV_MARK, rec, mc_kv_mark_record(kind, made, key, rec));
+	return r;
+}
+
 int mc_kv_log_rename(struct mc_kv_log *log, const char *from, const char *to)
 {
 	cleanup_free unsigned char *rec =
@@ -135,6 +150,11 @@ int mc_kv_log_rename(struct mc_kv_log *log, const char *from, const char *to)
 		if (r == 0)
 			mc_kv_journal_locked(log, MC_JOURNAL_KV_RENAME, rec, len);
 	}
+	if (r == 0 && mc_kv_table_find(&log->table, MC_KV_PIN, from) != 0) {
+		r = mark_locked(log, MC_KV_PIN, to, true);
+		if (r == 0)
+			r = mark_locked(log, MC_KV_PIN, from, strcmp(from, to) == 0);
+	}
 	mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
 	return r == 0 ? commit_unlocked(log) : r;
@@ -142,19 +162,12 @@ int mc_kv_log_rename(struct mc_kv_log *log, const char *from, const char *to)
 
 static int log_mark(struct mc_kv_log *log, enum mc_kv_kind kind, const char *key, bool made)
 {
-	unsigned char rec[2 + MC_KV_KEY_MAX];
-	bool there;
 	int r;
 
 	mc_mutex_lock(&log->lock);
 	r = begin_locked(log);
-	there = r == 0 && mc_kv_table_find(&log->table, kind, key) != 0;
-	if (r == 0 && there != made) {
-		r = mc_kv_entry_mark_locked(log, kind, key, made);
-		if (r == 0)
-			mc_kv_journal_locked(log, MC_JOURNAL_KV_MARK, rec,
-				mc_kv_mark_record(kind, made, key, rec));
-	}
+	if (r == 0)
+		r = mark_locked(log, kind, key, made);
 	mc_mutex_unlock(&log->lock);
 	return r == 0 ? commit_unlocked(log) : r;
 }

@@ -167,16 +167,19 @@ static void tell_entry(const struct mc_kv_log_replay *to, const struct mc_kv_ent
 		to->unreadable(to->ctx, m.key, e->version);
 }
 
-/* Nobody changes the table before this is over. Directories first: objects lie in them. */
+/* Nobody changes the table before this is over. Directories first: objects lie in them. Pins last:
+ * they are of objects. */
 static void tell_all(struct mc_kv_log *log)
 {
-	atomic_store(&log->told.total, UINT64_C(2) * log->table.n_slots);
-	for (int objects = 0; objects < 2; objects++)
+	static const enum mc_kv_kind order[] = {MC_KV_DIR, MC_KV_OBJECT, MC_KV_PIN};
+
+	atomic_store(&log->told.total, UINT64_C(3) * log->table.n_slots);
+	for (unsigned i = 0; i < 3; i++)
 		for (uint32_t slot = 1; slot < log->table.n_slots; slot++) {
 			const struct mc_kv_entry *e = mc_kv_table_get(&log->table, slot);
 
 			atomic_fetch_add_explicit(&log->told.seen, 1, memory_order_relaxed);
-			if (e != NULL && (e->kind != MC_KV_DIR) == objects)
+			if (e != NULL && e->kind == order[i])
 				tell_entry(&log->replay, e);
 		}
 }

@@ -99,12 +99,17 @@ void kv_change_end(struct mc_kv *kv, const struct kv_gate *g)
 static int unlink_locked(struct mc_kv *kv, const char *key, struct kv_object *obj,
 	struct kv_parting *p) MC_REQUIRES(kv->lock)
 {
-	int r;
+	bool pinned;
+	int r = 0;
 
 	kv_settle_locked(kv, obj);
+	pinned = (obj->flags & KV_PINNED) != 0;
 	mc_mutex_unlock(&kv->lock);
+	if (pinned && kv->log != NULL) /* what comes under this key later is not */
+		r = mc_kv_log_pin(kv->log, key, false);
 	kv_part(kv, key, obj, p);
-	r = kv_forget(kv, key, obj);
+	if (r == 0)
+		r = kv_forget(kv, key, obj);
 	mc_mutex_lock(&kv->lock);
 	/* Where the journal failed the log has let go of it all the same. */
 	if (r < 0 && obj->loc.segment == 0)

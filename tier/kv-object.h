@@ -93,7 +93,8 @@ struct kv_index {
 	struct kv_dir **dirs;
 	uint64_t n_buckets, n_dir_buckets; /* powers of two */
 	uint64_t n_objects, n_dirs;
-	uint64_t bytes; /* payload */
+	uint64_t bytes;        /* payload */
+	uint64_t pinned_bytes; /* of it */
 	uint64_t memory;
 	struct kv_dir *root;
 };
@@ -117,6 +118,8 @@ struct kv_object *kv_object_new(const char *name, size_t len, uint64_t size);
 int kv_index_insert(struct kv_dir *dir, struct kv_object *obj, struct kv_object **ret_old);
 /* Takes it out; the index's reference becomes the caller's. */
 void kv_index_remove(struct kv_object *obj);
+/* obj is in a table: there KV_PINNED is changed by this alone. */
+void kv_index_pin(struct kv_object *obj, bool pinned);
 size_t kv_key_of(const struct kv_object *obj, char key[KV_KEY_MAX + 1]);
 size_t kv_dir_key_of(const struct kv_dir *d, char key[KV_KEY_MAX + 1]);
 int kv_key_check(const char *key);

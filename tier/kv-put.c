@@ -330,6 +330,10 @@ static int insert_locked(struct mc_kv *kv, const char *key, struct kv_object *ob
 	if (r < 0)
 		return r;
 	if (old != NULL) {
+		if ((old->flags & KV_PINNED) != 0) { /* it is the key that is pinned */
+			kv_index_pin(obj, true);
+			kv_meta_note(kv, obj);
+		}
 		kv_unlist_locked(kv, old);
 		kv_object_drop_locked(kv, old);
 	}

@@ -130,7 +130,7 @@ static void on_pin(void *ctx, const char *key, bool pinned)
 	mc_mutex_lock(&kv->lock);
 	obj = kv_index_find(kv->replay, key);
 	if (obj != NULL)
-		obj->flags = (uint8_t)(pinned ? obj->flags | KV_PINNED : obj->flags & ~KV_PINNED);
+		kv_index_pin(obj, pinned);
 	mc_mutex_unlock(&kv->lock);
 }
 
@@ -191,7 +191,7 @@ static void unite_locked(struct mc_kv *kv, struct kv_object *adopted, struct kv_
 	cold->res = res;
 	res->obj = cold;
 	cold->hits = adopted->hits;
-	cold->flags |= adopted->flags & KV_PINNED;
+	kv_index_pin(cold, ((cold->flags | adopted->flags) & KV_PINNED) != 0);
 	adopted->res = NULL;
 	adopted->flags = KV_MOVED;
 	adopted->next = cold;

@@ -171,6 +171,7 @@ static int rename_commit_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(
 	if (r < 0)
 		return r;
 	if (old != NULL) {
+		kv_index_pin(moved, ((moved->flags | old->flags) & KV_PINNED) != 0);
 		kv_parted_locked(kv, n->to, &n->part);
 		kv_unlist_locked(kv, old);
 		kv_object_drop_locked(kv, old);
@@ -189,6 +190,7 @@ static int rename_commit_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(
 		if (moved->res->meta != 0)
 			kv_meta_clear(kv, moved->res->meta);
 		moved->res->meta = n->meta;
+		kv_meta_note(kv, moved);
 	}
 	n->meta = 0;
 	obj->flags = KV_MOVED;

@@ -175,7 +175,8 @@ struct mc_kv_read {
 void mc_kv_read(struct mc_kv_read *r);
 void mc_kv_read_end(struct mc_kv_read *r); /* only after done(r, 0) */
 
-/* Administration: pins survive restarts. */
+/* Administration: pins survive restarts. -ENOSPC: more would be pinned than half of NVMe, or of
+ * DRAM without it. */
 int mc_kv_pin(struct mc_kv *kv, const char *key, bool pinned);
 /*
  * [blocks] Takes the object's copy out of a tier, never the last good one: what is dirty is flushed
