@@ -45,6 +45,31 @@ static int put_zeros(struct mc_kv *kv, const char *key, size_t size)
 	return r == 0 ? mc_kv_publish(w, key, &t, 0, false, NULL) : r;
 }
 
+/* Each percent of DRAM that eviction leaves empty is lost to hits. */
+START_TEST(a_full_dram_tier_uses_96_percent_of_its_memory)
+{
+	enum { OBJECTS = 800, OBJECT = 65536 };
+	struct kv_fixture x;
+	struct mc_kv_stats s;
+	char key[16];
+
+	kv_fixture_paths(&x, 32 * MIB);
+	x.opts.nvme_dir = x.nvme;
+	x.opts.nvme_capacity = UINT64_C(1) << 30;
+	kv_fixture_start(&x);
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		ck_assert_int_eq(put_zeros(x.kv, key, OBJECT), 0);
+		mc_kv_stats(x.kv, &s);
+		ck_assert_uint_le(s.dram_used, s.dram_capacity);
+		if (s.evicted_objects > 0)
+			ck_assert_uint_ge(s.dram_used, s.dram_capacity / 100 * 96);
+	}
+	ck_assert_uint_ge(s.evicted_objects, OBJECTS / 4);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 /* Hot objects are read now and then while three times as much as NVMe holds is put. */
 START_TEST(what_is_used_stays_on_nvme_when_it_fills)
 {
@@ -208,7 +233,8 @@ START_TEST(what_waits_to_be_on_nvme_again_leaves_every_tier_at_once)
 }
 END_TEST
 
-SUITE_MAIN("kv-hits", each_get_is_one_hit_of_one_tier, what_is_used_stays_on_nvme_when_it_fills,
+SUITE_MAIN("kv-hits", each_get_is_one_hit_of_one_tier,
+	a_full_dram_tier_uses_96_percent_of_its_memory, what_is_used_stays_on_nvme_when_it_fills,
 	what_comes_back_from_the_remote_is_on_nvme_again,
 	what_is_read_from_the_remote_once_is_not_written_to_nvme,
 	what_waits_to_be_on_nvme_again_leaves_every_tier_at_once)

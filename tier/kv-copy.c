@@ -17,7 +17,7 @@
 #define AT_ONCE 4
 #define SWEEP_HIGH 80       /* percent of NVMe in use: cold objects get remote copies */
 #define SWEEP_BUCKETS 65536 /* looked at in one go */
-#define COLD 15             /* percent of NVMe that may leave at any time */
+#define COLD 25             /* percent of NVMe that may leave at any time */
 
 struct copy {
 	struct mc_kv *kv;

@@ -16,8 +16,8 @@
 #define SCAN 256
 #define LATER_NS UINT64_C(1000000000) /* a held object is looked at again then */
 #define TICK_NS UINT64_C(100000000)
-#define HIGH 95 /* percent of the capacity: eviction starts */
-#define LOW 90
+#define HIGH 99 /* percent of the capacity: eviction starts */
+#define LOW 98
 #define HELD_TEXT "a client has it open or mapped"
 
 /* Pins hold while they leave room for others; below DRAM they always do. */

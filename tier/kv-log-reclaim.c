@@ -19,8 +19,8 @@
 #define WINDOW (UINT64_C(9) << 20) /* bytes read at once: a record and what is around it */
 #define GAIN_PERCENT 5             /* of the segment must come free */
 #define MAX_ASKED 64u              /* segments of which the owner is asked before one is chosen */
-#define SAMPLES 8u                 /* records asked about in each */
-#define SAMPLE_STEP 32u            /* of the list, from one to the next */
+#define SAMPLES 32u                /* records asked about in each */
+#define SAMPLE_STEP 16u            /* of the list, from one to the next */
 
 struct victim {
 	struct mc_kv_segment *seg; /* NULL: the objects in parts */

@@ -43,6 +43,7 @@ extern const struct replay_policy replay_ours; /* tier/policy.c */
 
 struct replay_tier_hits {
 	uint64_t dram, nvme;
+	uint64_t flushed, written; /* bytes to NVMe: of objects, and in all; the store's alone */
 };
 /* DRAM over NVMe. 0 or -ENOMEM. */
 int replay_two_tiers(const struct replay_trace *t, uint32_t dram_blocks, uint32_t nvme_blocks,

@@ -23,7 +23,8 @@
 #define BLOCK UINT64_C(65536) /* bytes */
 #define META 256u             /* what DRAM keeps of an object beside its bytes, at most */
 #define PIECE (UINT64_C(2) << 20)
-#define FRAME 192u /* what NVMe keeps beside the bytes, at most */
+/* What NVMe keeps beside the bytes, at most: from 64 KiB on they begin on a page. */
+#define FRAME 4096u
 #define BATCH 64u
 
 struct run {
@@ -168,7 +169,10 @@ int replay_store(const struct replay_trace *t, const char *dir, uint32_t dram_bl
 		r = use(&s, t->ids[i]);
 	if (r == 0) {
 		mc_kv_stats(s.kv, &stats);
-		*ret = (struct replay_tier_hits){.dram = stats.hits_dram, .nvme = stats.hits_nvme};
+		*ret = (struct replay_tier_hits){.dram = stats.hits_dram,
+			.nvme = stats.hits_nvme,
+			.flushed = stats.flushed_bytes,
+			.written = stats.nvme_written_bytes};
 	} else {
 		fprintf(stderr, "%s: the replay failed: %s\n", dir, strerror(-r));
 	}
