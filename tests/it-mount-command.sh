@@ -59,6 +59,10 @@ for i in 1 2 3; do
 	[ -z "$("$program" umount "$mnt")" ] || fail 'umount prints'
 done
 
+"$program" mount "$mnt" --remote "dir:$MC_TMP/remote" --dram 99TiB 2>"$MC_TMP/err"
+grep -q 'event=dram-larger-than-memory dram_bytes=[0-9]* memory_bytes=[0-9]* ' "$MC_TMP/err" || fail "no warning: $(cat "$MC_TMP/err")"
+"$program" umount "$mnt"
+
 # What goes wrong before it is ready is told by the command itself.
 rc=0
 "$program" mount "$mnt" --remote "dir:$MC_TMP/absent" 2>"$MC_TMP/err" || rc=$?

@@ -9,6 +9,7 @@
 #include "tier/store.h"
 #include "tools/serving.h"
 #include "tools/json-line.h"
+#include "tools/machine-memory.h"
 #include "tools/mount-dram.h"
 #include "tools/mount-scrub.h"
 #include "tools/mount-table.h"
@@ -56,6 +57,18 @@ static void choose_dram_size(struct mc_serving *m)
 	m->dram_bytes &= ~((UINT64_C(1) << MC_PAIR_SHIFT) - 1);
 }
 
+/* Told before anything goes to the background. */
+static void warn_of_memory(const struct mc_serving *m)
+{
+	uint64_t memory = mc_machine_memory("");
+
+	if (m->dram_bytes > memory)
+		mc_log(MC_LOG_WARNING, "dram-larger-than-memory",
+			"dram_bytes=%llu memory_bytes=%llu text=\"a tier that fills up will end "
+			"processes: give --dram less\"",
+			(unsigned long long)m->dram_bytes, (unsigned long long)memory);
+}
+
 static int share(struct mc_serving *m, struct mc_err *err)
 {
 	struct mc_mount_tiers t = {.dram_dir = m->dram_dir,
@@ -96,6 +109,8 @@ static int prepare(struct mc_serving *m, struct mc_err *err)
 	if (r == 0)
 		r = choose_dram_dir(m, err);
 	choose_dram_size(m);
+	if (r == 0)
+		warn_of_memory(m);
 	return r == 0 ? share(m, err) : r;
 }
 
