@@ -283,13 +283,21 @@ static void raise_file_limit(void)
 			(unsigned long long)l.rlim_max, strerror(errno));
 }
 
+static void close_unopened(struct mc_serving *m)
+{
+	mc_mount_kv_close(&m->kv, 0);
+	mc_block_cache_close(m->kv.blocks);
+}
+
 static int run(struct mc_serving *m)
 {
 	struct mc_err err = {0};
 	int r, code = mc_open_remote_telling(m->o, on_event, &m->remote);
 
-	if (code != 0)
+	if (code != 0) {
+		close_unopened(m);
 		return m->keeper.device >= 0 ? MC_WORKER_AWAY : code;
+	}
 	raise_file_limit();
 	r = open_store(m, &err);
 	if (r == 0 && m->keeper.device >= 0)
@@ -359,12 +367,6 @@ static int keep(struct mc_serving *m)
 	if (code < 0 && m->keeper.line < 0)
 		mc_watchdog_open(&m->watchdog); /* else the keeper tells the manager */
 	return code;
-}
-
-static void close_unopened(struct mc_serving *m)
-{
-	mc_mount_kv_close(&m->kv, 0);
-	mc_block_cache_close(m->kv.blocks);
 }
 
 int mc_cmd_mount(const struct mc_options *o)
