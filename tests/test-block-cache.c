@@ -1,7 +1,9 @@
 /* Blocks of files on the device of a block tier: read back, found at a start, damaged, pushed out.
  */
 #include "tests/block-fixture.h"
+#include "tier/kv-table.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -197,8 +199,44 @@ START_TEST(blocks_are_no_objects)
 }
 END_TEST
 
+/* Bytes that malloc gave out, its own words included. */
+static size_t in_use(void)
+{
+	struct mallinfo2 m = mallinfo2();
+
+	return m.uordblks + m.hblkhd;
+}
+
+/* In the log's table and in the cache's, as for a file of 100,000 blocks. */
+START_TEST(a_block_on_the_device_takes_140_bytes_of_memory_at_most)
+{
+	enum { N = 100000 };
+	struct mc_kv_loc loc = {.segment = 1};
+	const uint8_t digest[16] = {1, 2, 3};
+	uint32_t crc = 4, slot;
+	char key[MC_BLOCK_KEY];
+	struct mc_kv_meta meta = {.key = key, .size = MIB, .n_crc = 1, .crc = &crc};
+	struct mc_block_cache *cache;
+	struct mc_kv_table table;
+	size_t before = in_use();
+
+	memcpy(meta.version, digest, sizeof(digest));
+	ck_assert_int_eq(mc_kv_table_init(&table), 0);
+	ck_assert_int_eq(mc_block_cache_open(&cache), 0);
+	for (unsigned i = 0; i < N; i++, loc.off += MIB + 4096) {
+		mc_block_key(digest, i, key);
+		ck_assert_int_eq(mc_kv_table_add(&table, MC_KV_OBJECT, &meta, &loc, &slot), 0);
+		mc_block_cache_found(cache, &meta);
+	}
+	printf("%.1f bytes a block\n", (double)(in_use() - before) / N);
+	ck_assert_uint_le((in_use() - before) / N, 140);
+	mc_block_cache_close(cache);
+	mc_kv_table_done(&table);
+}
+END_TEST
+
 SUITE_MAIN("block-cache", what_left_dram_is_read_from_the_device,
 	a_restart_finds_the_blocks_and_needs_no_remote, after_a_sigkill_what_was_resident_is_there,
 	a_damaged_record_is_found_and_the_remote_serves,
 	a_full_device_drops_blocks_and_keeps_objects, a_file_taken_out_by_hand_stays_out,
-	blocks_are_no_objects)
+	blocks_are_no_objects, a_block_on_the_device_takes_140_bytes_of_memory_at_most)
