@@ -8,73 +8,22 @@
 
 #include "fs/mode.h"
 #include "fs/reason.h"
+#include "tier/future.h"
 #include "tier/kv.h"
 #include "tier/store-warm.h"
 
 #define NAME_BYTES 256                  /* a component and its NUL */
 #define QUESTION_BYTES (3 * NAME_BYTES) /* "<model>@<rev>/<layout>/<rank>" */
 
-/* Something that is called back once, waited for. */
-struct waiting {
-	struct mc_ask ask;
-	struct mc_mutex lock;
-	struct mc_cond changed;
-	bool done;
-	int res;
-	struct mc_place *place;      /* owned reference */
-	struct mc_kv_object *object; /* likewise */
-};
-
-static void waiting_open(struct waiting *w)
-{
-	*w = (struct waiting){0};
-	mc_mutex_init(&w->lock);
-	mc_cond_init(&w->changed);
-}
-
-static void waiting_end(struct waiting *w)
-{
-	mc_mutex_lock(&w->lock);
-	w->done = true;
-	mc_cond_signal(&w->changed);
-	mc_mutex_unlock(&w->lock);
-}
-
-static void waiting_close(struct waiting *w)
-{
-	mc_mutex_lock(&w->lock);
-	while (!w->done)
-		mc_cond_wait(&w->changed, &w->lock);
-	mc_mutex_unlock(&w->lock);
-	mc_cond_done(&w->changed);
-	mc_mutex_done(&w->lock);
-}
-
-static void answered(struct mc_ask *ask, struct mc_answer *a)
-{
-	struct waiting *w = (struct waiting *)((char *)ask - offsetof(struct waiting, ask));
-
-	/* The answer itself may be gone when this returns. */
-	w->res = a->res;
-	w->place = mc_place_ref(a->place);
-	waiting_end(w);
-}
-
 /* The place that a question is about; the caller's reference. */
 static int ask_place(struct mc_fs *fs, const struct mc_question *q, struct mc_place **ret)
 {
-	struct waiting w;
-	int r;
+	struct mc_answer *a = mc_names_wait(fs->names, q);
+	int r = a->res == 0 && a->place == NULL ? -ENOENT : a->res;
 
-	waiting_open(&w);
-	w.ask.done = answered;
-	mc_names_ask(fs->names, q, false, &w.ask);
-	waiting_close(&w);
-	r = w.res == 0 && w.place == NULL ? -ENOENT : w.res;
 	if (r == 0)
-		*ret = w.place;
-	else
-		mc_place_unref(w.place);
+		*ret = mc_place_ref(a->place);
+	mc_answer_unref(a);
 	return r;
 }
 
@@ -219,20 +168,24 @@ int mc_admin_residency(
 	return 0;
 }
 
+struct gotten {
+	struct mc_future over;
+	struct mc_kv_object *object; /* owned reference */
+};
+
 static void got(void *ctx, int res, struct mc_kv_object *obj)
 {
-	struct waiting *w = ctx;
+	struct gotten *g = ctx;
 
-	w->res = res;
-	w->object = obj;
-	waiting_end(w);
+	g->object = obj;
+	mc_future_set(&g->over, res);
 }
 
 /* To DRAM by opening it; to NVMe what is still on its way there. */
 static int warm_object(struct mc_fs *fs, const char *key, const struct mc_warm_opts *opts)
 {
 	struct mc_kv_attr attr;
-	struct waiting w;
+	struct gotten g;
 	int r;
 
 	if (opts->tier == MC_TIER_NVME) {
@@ -241,12 +194,12 @@ static int warm_object(struct mc_fs *fs, const char *key, const struct mc_warm_o
 			r = mc_kv_lookup(fs->opts->kv, key, &attr);
 		return r < 0 ? r : attr.nvme < attr.size ? -EOPNOTSUPP : 0;
 	}
-	waiting_open(&w);
-	mc_kv_get(fs->opts->kv, key, got, &w);
-	waiting_close(&w);
-	if (w.res == 0)
-		mc_kv_object_put(w.object);
-	return w.res;
+	mc_future_init(&g.over);
+	mc_kv_get(fs->opts->kv, key, got, &g);
+	r = (int)mc_future_wait(&g.over);
+	if (r == 0)
+		mc_kv_object_put(g.object);
+	return r;
 }
 
 /* Identifies what the bytes are, whatever door they are reached by. */

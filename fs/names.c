@@ -55,44 +55,6 @@ struct mc_names {
 	size_t n_items;
 };
 
-struct mc_answer *mc_answer_ref(struct mc_answer *a)
-{
-	atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
-	return a;
-}
-
-void mc_answer_unref(struct mc_answer *a)
-{
-	if (a == NULL || atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1)
-		return;
-	for (size_t i = 0; i < a->n_items; i++) {
-		free(a->items[i].name);
-		free(a->items[i].target);
-	}
-	free(a->items);
-	mc_place_unref(a->place);
-	free(a->why);
-	free(a);
-}
-
-const struct mc_listed *mc_answer_find(const struct mc_answer *a, const char *name)
-{
-	size_t lo = 0, hi = a->n_items;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		int c = strcmp(name, a->items[mid].name);
-
-		if (c == 0)
-			return &a->items[mid];
-		if (c < 0)
-			hi = mid;
-		else
-			lo = mid + 1;
-	}
-	return NULL;
-}
-
 static void list_remove(struct mc_names *ns, struct item *it)
 {
 	*(it->prev != NULL ? &it->prev->next : &ns->first) = it->next;
@@ -212,13 +174,12 @@ static void answer_all(struct mc_ask *waiters, struct mc_answer *a)
 	}
 }
 
-/* A failure without memory for an answer. */
 static void refuse_all(struct mc_ask *waiters, int res)
 {
-	struct mc_answer a = {.res = res};
+	struct mc_answer *a = mc_answer_refusal(res);
 
-	atomic_init(&a.refs, 1);
-	answer_all(waiters, &a);
+	answer_all(waiters, a);
+	mc_answer_unref(a);
 }
 
 /* Puts the job's result in; returns what the waiters get, with a reference of the caller's. */

@@ -49,6 +49,9 @@ struct mc_answer {
 };
 struct mc_answer *mc_answer_ref(struct mc_answer *a);
 void mc_answer_unref(struct mc_answer *a); /* NULL allowed */
+/* A reference to an answer that says nothing but res, −errno; never NULL, -ENOMEM without memory.
+ */
+struct mc_answer *mc_answer_refusal(int res);
 /* The item of that name, or NULL. */
 const struct mc_listed *mc_answer_find(const struct mc_answer *a, const char *name);
 
@@ -76,6 +79,8 @@ void mc_names_close(struct mc_names *ns);
  * that is older than a second.
  */
 void mc_names_ask(struct mc_names *ns, const struct mc_question *q, bool fresh, struct mc_ask *ask);
+/* Asks and waits, for as long as the catalogue takes: a reference, the caller's. */
+struct mc_answer *mc_names_wait(struct mc_names *ns, const struct mc_question *q);
 /* A layout was published or removed here: what is remembered about it is asked anew. */
 void mc_names_layout_changed(struct mc_names *ns, const char *layout);
 /* Everything that can change is asked anew by who needs it next. */

@@ -60,7 +60,7 @@ static int snapshot(struct mc_spot_job *job, struct mc_answer **ret)
 		q.topic = MC_TOPIC_ORG;
 		q.org = dir->place->org;
 	}
-	a = mc_tier_ask(job->fs, &q);
+	a = mc_names_wait(job->fs->names, &q);
 	r = a->res;
 	if (r == 0) {
 		*ret = held_of(job->fs, dir, a);

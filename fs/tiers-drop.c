@@ -89,7 +89,7 @@ static bool kv_holds(struct mc_fs *fs, const char *key, enum mc_tier tier)
 static bool any_org(struct mc_fs *fs, enum mc_at at)
 {
 	const struct mc_question q = {.topic = MC_TOPIC_ORGS, .org = "", .name = ""};
-	struct mc_answer *a = mc_tier_ask(fs, &q);
+	struct mc_answer *a = mc_names_wait(fs->names, &q);
 	bool holds = a->res < 0;
 
 	for (size_t i = 0; i < a->n_items && !holds; i++) {

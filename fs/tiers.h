@@ -37,8 +37,6 @@ const char *mc_tier_fixed(
 /* The key of name in the KV directory key, malloced: 0, -ENAMETOOLONG, -ENOMEM. */
 int mc_tier_key(const char *key, const char *name, char **ret);
 /* tiers-names.c: for the pool. */
-/* Asks the catalogue and waits: a reference, the caller's. */
-struct mc_answer *mc_tier_ask(struct mc_fs *fs, const struct mc_question *q);
 /* Whether the tier holds something of an organisation, or of the revision "<model>@<rev>" of it;
  * *ret_place: its place, a reference, or NULL when there is no such thing (or no memory). */
 bool mc_tier_holds_org(

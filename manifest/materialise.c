@@ -14,52 +14,17 @@
 #include <string.h>
 
 #include "manifest/crew.h"
-#include "tier/lock.h"
+#include "tier/future.h"
 #include "tier/store-gather.h"
-
-/* Something that ends on another thread. */
-struct waiting {
-	struct mc_mutex lock;
-	struct mc_cond ended;
-	bool done;
-	int res;
-};
-
-static void wait_init(struct waiting *w)
-{
-	*w = (struct waiting){0};
-	mc_mutex_init(&w->lock);
-	mc_cond_init(&w->ended);
-}
-
-static void wait_end(void *ctx, int res)
-{
-	struct waiting *w = ctx;
-
-	mc_mutex_lock(&w->lock);
-	w->done = true;
-	w->res = res;
-	mc_cond_signal(&w->ended);
-	mc_mutex_unlock(&w->lock);
-}
-
-static int wait_for(struct waiting *w)
-{
-	int r;
-
-	mc_mutex_lock(&w->lock);
-	while (!w->done)
-		mc_cond_wait(&w->ended, &w->lock);
-	r = w->res;
-	mc_mutex_unlock(&w->lock);
-	mc_cond_done(&w->ended);
-	mc_mutex_done(&w->lock);
-	return r;
-}
 
 static void read_done(struct mc_file_read *r, int res)
 {
-	wait_end(r->ctx, res);
+	mc_future_set(r->ctx, res);
+}
+
+static void gathered(void *ctx, int res)
+{
+	mc_future_set(ctx, res);
 }
 
 /* A file beside the weights, block by block. */
@@ -70,14 +35,14 @@ static int read_plain(struct mc_file *f, uint64_t off, uint32_t len, char *out)
 
 	while (off < end && r == 0) {
 		uint64_t next = (off | (MC_BLOCK_SIZE - 1)) + 1;
-		struct waiting w;
+		struct mc_future w;
 		struct mc_file_read read = {.file = f, .off = off, .done = read_done, .ctx = &w};
 
 		next = next < end ? next : end;
 		read.len = (uint32_t)(next - off);
-		wait_init(&w);
+		mc_future_init(&w);
 		mc_file_read(&read);
-		r = wait_for(&w);
+		r = (int)mc_future_wait(&w);
 		for (unsigned i = 0; r == 0 && i < read.n_iov; i++) {
 			memcpy(out, read.iov[i].iov_base, read.iov[i].iov_len);
 			out += read.iov[i].iov_len;
@@ -93,7 +58,7 @@ static int read_plain(struct mc_file *f, uint64_t off, uint32_t len, char *out)
 static int synthesise(const struct mc_source *s, uint64_t off, uint32_t len, char *out)
 {
 	struct mc_plan plan;
-	struct waiting w;
+	struct mc_future w;
 	int r;
 
 	mc_plan_init(&plan);
@@ -107,11 +72,11 @@ static int synthesise(const struct mc_source *s, uint64_t off, uint32_t len, cha
 			memcpy(out + at, p->data, p->len);
 	}
 	if (r == 0 && mc_gather_wanted(&plan)) {
-		wait_init(&w);
-		r = mc_gather_start(&plan, (uint8_t *)out, wait_end, &w);
+		mc_future_init(&w);
+		r = mc_gather_start(&plan, (uint8_t *)out, gathered, &w);
 		if (r < 0)
-			wait_end(&w, r);
-		r = wait_for(&w);
+			mc_future_set(&w, r);
+		r = (int)mc_future_wait(&w);
 	}
 	mc_plan_done(&plan);
 	return r;

@@ -1,7 +1,7 @@
 /* A KV store over temporary directories: see kv-fixture.h. */
 #include "tests/kv-fixture.h"
 
-#include "tier/lock.h"
+#include "tier/future.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -137,48 +137,9 @@ int kv_put(struct mc_kv *kv, const char *key, size_t size, uint32_t seed, unsign
 	return r;
 }
 
-struct answer {
-	struct mc_mutex lock;
-	struct mc_cond cond;
-	bool done;
-	int res;
-	struct mc_kv_object *obj;
-};
-
-static void answer_init(struct answer *a)
-{
-	memset(a, 0, sizeof(*a));
-	mc_mutex_init(&a->lock);
-	mc_cond_init(&a->cond);
-}
-
-static void answer_set(struct answer *a, int res, struct mc_kv_object *obj)
-{
-	mc_mutex_lock(&a->lock);
-	a->res = res;
-	a->obj = obj;
-	a->done = true;
-	mc_cond_signal(&a->cond);
-	mc_mutex_unlock(&a->lock);
-}
-
-static int answer_wait(struct answer *a)
-{
-	int r;
-
-	mc_mutex_lock(&a->lock);
-	while (!a->done)
-		mc_cond_wait(&a->cond, &a->lock);
-	r = a->res;
-	mc_mutex_unlock(&a->lock);
-	mc_cond_done(&a->cond);
-	mc_mutex_done(&a->lock);
-	return r;
-}
-
 static void room(void *ctx, int res)
 {
-	answer_set(ctx, res, NULL);
+	mc_future_set(ctx, res);
 }
 
 int kv_put_wait(struct mc_kv *kv, const char *key, size_t size, uint32_t seed)
@@ -186,11 +147,11 @@ int kv_put_wait(struct mc_kv *kv, const char *key, size_t size, uint32_t seed)
 	int r;
 
 	while ((r = kv_put(kv, key, size, seed, 0)) == -EAGAIN) {
-		struct answer a;
+		struct mc_future over;
 
-		answer_init(&a);
-		mc_kv_wait_room(kv, room, &a);
-		r = answer_wait(&a);
+		mc_future_init(&over);
+		mc_kv_wait_room(kv, room, &over);
+		r = (int)mc_future_wait(&over);
 		if (r < 0)
 			return r;
 	}
@@ -198,7 +159,7 @@ int kv_put_wait(struct mc_kv *kv, const char *key, size_t size, uint32_t seed)
 }
 
 struct told {
-	struct answer answer;
+	struct mc_future over;
 	struct mc_kv_attr attr;
 };
 
@@ -208,7 +169,7 @@ static void told(void *ctx, int res, const struct mc_kv_attr *attr)
 
 	if (res == 0)
 		t->attr = *attr;
-	answer_set(&t->answer, res, NULL);
+	mc_future_set(&t->over, res);
 }
 
 int kv_ask(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret)
@@ -216,45 +177,54 @@ int kv_ask(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret)
 	struct told t;
 	int r;
 
-	answer_init(&t.answer);
+	mc_future_init(&t.over);
 	mc_kv_ask(kv, key, told, &t);
-	r = answer_wait(&t.answer);
+	r = (int)mc_future_wait(&t.over);
 	if (r == 0)
 		*ret = t.attr;
 	return r;
 }
 
+struct gotten {
+	struct mc_future over;
+	struct mc_kv_object *obj;
+};
+
 static void got(void *ctx, int res, struct mc_kv_object *obj)
 {
-	answer_set(ctx, res, obj);
+	struct gotten *g = ctx;
+
+	g->obj = obj;
+	mc_future_set(&g->over, res);
 }
 
 int kv_open_object(struct mc_kv *kv, const char *key, struct mc_kv_object **ret)
 {
-	struct answer a;
+	struct gotten g;
 	int r;
 
-	answer_init(&a);
-	mc_kv_get(kv, key, got, &a);
-	r = answer_wait(&a);
-	*ret = a.obj;
+	mc_future_init(&g.over);
+	mc_kv_get(kv, key, got, &g);
+	r = (int)mc_future_wait(&g.over);
+	*ret = g.obj;
 	return r;
 }
 
 static void read_done(struct mc_kv_read *r, int res)
 {
-	answer_set(r->ctx, res, NULL);
+	mc_future_set(r->ctx, res);
 }
 
 int kv_read_range(struct mc_kv_object *obj, uint64_t off, uint32_t len)
 {
-	struct answer a;
-	struct mc_kv_read req = {.obj = obj, .off = off, .len = len, .done = read_done, .ctx = &a};
+	struct mc_future over;
+	struct mc_kv_read req = {
+		.obj = obj, .off = off, .len = len, .done = read_done, .ctx = &over};
 	int r;
 
-	answer_init(&a);
+	mc_future_init(&over);
 	mc_kv_read(&req);
-	r = answer_wait(&a);
+	r = (int)mc_future_wait(&over);
 	if (r == 0)
 		mc_kv_read_end(&req);
 	return r;
@@ -269,13 +239,16 @@ int kv_check_object(struct mc_kv_object *obj, size_t size, uint32_t seed, bool *
 	for (size_t off = 0; off < size && r == 0;) {
 		/* Odd lengths on purpose: ranges that straddle blocks. */
 		size_t n = size - off < 700001 ? size - off : 700001, at = 0;
-		struct answer a;
-		struct mc_kv_read req = {
-			.obj = obj, .off = off, .len = (uint32_t)n, .done = read_done, .ctx = &a};
+		struct mc_future over;
+		struct mc_kv_read req = {.obj = obj,
+			.off = off,
+			.len = (uint32_t)n,
+			.done = read_done,
+			.ctx = &over};
 
-		answer_init(&a);
+		mc_future_init(&over);
 		mc_kv_read(&req);
-		r = answer_wait(&a);
+		r = (int)mc_future_wait(&over);
 		if (r < 0)
 			break;
 		fill(want, n, off, seed);

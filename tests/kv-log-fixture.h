@@ -2,8 +2,8 @@
 #pragma once
 
 #include "tests/tier-dir.h"
+#include "tier/future.h"
 #include "tier/kv-log.h"
-#include "tier/lock.h"
 
 #include <errno.h>
 
@@ -269,46 +269,27 @@ static inline int kv_put(
 	return kv_put_free(p);
 }
 
-struct kv_wait {
-	struct mc_mutex lock;
-	struct mc_cond over;
-	bool is_over;
-	int res;
-};
-
 static inline void kv_read_done(struct mc_kv_log_read *r, int res)
 {
-	struct kv_wait *w = r->ctx;
-
-	mc_mutex_lock(&w->lock);
-	w->res = res;
-	w->is_over = true;
-	mc_cond_signal(&w->over);
-	mc_mutex_unlock(&w->lock);
+	mc_future_set(r->ctx, res);
 }
 
 static inline int kv_read(
 	struct mc_kv_log *log, const struct kv_known *k, uint64_t off, uint32_t len, void *buf)
 {
-	struct kv_wait w = {.lock = MC_MUTEX_INIT};
+	struct mc_future over;
 	struct mc_kv_log_read r = {.loc = k->loc,
 		.size = k->size,
 		.off = off,
 		.len = len,
 		.buf = buf,
 		.done = kv_read_done,
-		.ctx = &w};
+		.ctx = &over};
 
 	memcpy(r.version, k->version, 16);
-	mc_cond_init(&w.over);
+	mc_future_init(&over);
 	mc_kv_log_read(log, &r);
-	mc_mutex_lock(&w.lock);
-	while (!w.is_over)
-		mc_cond_wait(&w.over, &w.lock);
-	mc_mutex_unlock(&w.lock);
-	mc_cond_done(&w.over);
-	mc_mutex_done(&w.lock);
-	return w.res;
+	return (int)mc_future_wait(&over);
 }
 
 /* 0 when key holds that content whole; -ENOENT unknown; else what reading said, -EILSEQ wrong. */

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "tests/tier-dir.h"
+#include "tier/future.h"
 #include "tier/image-name.h"
-#include "tier/lock.h"
 #include "tier/nvme.h"
 
 #include <errno.h>
@@ -37,39 +37,20 @@ static inline struct mc_nvme_stats nvme_stats(struct mc_nvme *n)
 	return s;
 }
 
-struct nvme_wait {
-	struct mc_mutex lock;
-	struct mc_cond over;
-	bool is_over;
-	int res;
-};
-
-static inline void nvme_wait_done(struct mc_nvme_op *op, int res)
+static inline void nvme_op_done(struct mc_nvme_op *op, int res)
 {
-	struct nvme_wait *w = op->ctx;
-
-	mc_mutex_lock(&w->lock);
-	w->res = res;
-	w->is_over = true;
-	mc_cond_signal(&w->over);
-	mc_mutex_unlock(&w->lock);
+	mc_future_set(op->ctx, res);
 }
 
 static inline int nvme_run(void (*start)(struct mc_nvme_op *op), struct mc_nvme_op *op)
 {
-	struct nvme_wait w = {.lock = MC_MUTEX_INIT};
+	struct mc_future over;
 
-	mc_cond_init(&w.over);
-	op->done = nvme_wait_done;
-	op->ctx = &w;
+	mc_future_init(&over);
+	op->done = nvme_op_done;
+	op->ctx = &over;
 	start(op);
-	mc_mutex_lock(&w.lock);
-	while (!w.is_over)
-		mc_cond_wait(&w.over, &w.lock);
-	mc_mutex_unlock(&w.lock);
-	mc_cond_done(&w.over);
-	mc_mutex_done(&w.lock);
-	return w.res;
+	return (int)mc_future_wait(&over);
 }
 
 /* Writes the block as tier_fill makes it. */

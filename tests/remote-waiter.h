@@ -3,14 +3,13 @@
 
 #include <check.h>
 
-#include "tier/lock.h"
+#include "tier/future.h"
 #include "tier/remote.h"
 
 struct waiter {
-	struct mc_remote_read req; /* cancel and guard are the test's */
-	struct mc_mutex lock;
-	struct mc_cond cond;
-	int calls, res;
+	struct mc_remote_read req; /* guard and avoid are the test's */
+	struct mc_future over;
+	_Atomic int calls;
 	char buf[16]; /* room for a small read */
 };
 
@@ -18,18 +17,14 @@ static inline void waiter_done(struct mc_remote_read *req, int res)
 {
 	struct waiter *w = req->ctx;
 
-	mc_mutex_lock(&w->lock);
 	w->calls++;
-	w->res = res;
-	mc_cond_signal(&w->cond);
-	mc_mutex_unlock(&w->lock);
+	mc_future_set(&w->over, res);
 }
 
 static inline void waiter_start(struct mc_remote *r, struct waiter *w, const char *path,
 	uint64_t off, uint32_t len, void *buf)
 {
-	mc_mutex_init(&w->lock);
-	mc_cond_init(&w->cond);
+	mc_future_init(&w->over);
 	w->calls = 0;
 	w->req.path = path;
 	w->req.off = off;
@@ -43,13 +38,8 @@ static inline void waiter_start(struct mc_remote *r, struct waiter *w, const cha
 /* The result of the read. */
 static inline int waiter_wait(struct waiter *w)
 {
-	int res;
+	int res = (int)mc_future_wait(&w->over);
 
-	mc_mutex_lock(&w->lock);
-	while (w->calls == 0)
-		mc_cond_wait(&w->cond, &w->lock);
-	res = w->res;
 	ck_assert_int_eq(w->calls, 1);
-	mc_mutex_unlock(&w->lock);
 	return res;
 }

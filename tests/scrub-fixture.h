@@ -96,18 +96,6 @@ static inline void expect_all(struct mc_file *f, const struct pattern *pat)
 		ck_assert_int_eq(read_check(f, pat, off, mc_block_len(pat->size, off / MIB)), 0);
 }
 
-static inline void await_nvme(struct mc_file *f, uint64_t bytes)
-{
-	struct mc_residency r;
-
-	for (;;) {
-		mc_file_residency(f, &r);
-		if (r.nvme >= bytes)
-			return;
-		usleep(1000);
-	}
-}
-
 /* All of it on NVMe and nothing in DRAM, after a restart with the image verified. */
 static inline struct mc_file *on_nvme(struct place *p, const struct pattern *pat)
 {

@@ -1,8 +1,8 @@
 /* See set-fixture.h. */
 #include "tests/set-fixture.h"
 
+#include "tests/remote-waiter.h"
 #include "tier/digest.h"
-#include "tier/lock.h"
 #include "tier/remote-set-impl.h"
 
 #include <errno.h>
@@ -196,42 +196,17 @@ void member_hangs(struct set_fixture *x, unsigned member, bool hangs)
 		mc_fault_clear(x->faults[member]);
 }
 
-struct one_read {
-	struct mc_remote_read req;
-	struct mc_mutex lock;
-	struct mc_cond cond;
-	int calls, res;
-};
-
-static void read_done(struct mc_remote_read *req, int res)
-{
-	struct one_read *w = req->ctx;
-
-	mc_mutex_lock(&w->lock);
-	w->calls++;
-	w->res = res;
-	mc_cond_signal(&w->cond);
-	mc_mutex_unlock(&w->lock);
-}
-
 int set_read_at(struct mc_remote *r, const char *path, void *buf, uint32_t len, uint32_t avoid,
 	uint32_t *ret_served)
 {
-	struct one_read w = {.lock = MC_MUTEX_INIT,
-		.req = {.path = path, .len = len, .buf = buf, .avoid = avoid, .done = read_done}};
+	struct waiter w = {.req.avoid = avoid};
+	int res;
 
-	w.req.ctx = &w;
-	mc_cond_init(&w.cond);
-	mc_remote_read(r, &w.req);
-	mc_mutex_lock(&w.lock);
-	while (w.calls == 0)
-		mc_cond_wait(&w.cond, &w.lock);
-	ck_assert_int_eq(w.calls, 1);
-	mc_mutex_unlock(&w.lock);
-	mc_cond_done(&w.cond);
+	waiter_start(r, &w, path, 0, len, buf);
+	res = waiter_wait(&w);
 	if (ret_served != NULL)
 		*ret_served = w.req.served;
-	return w.res;
+	return res;
 }
 
 void set_fixture_open_chunk(

@@ -3,7 +3,7 @@
 
 #include "tests/pattern-source.h"
 #include "tests/suite.h"
-#include "tier/lock.h"
+#include "tier/future.h"
 #include "tier/store.h"
 
 #include <ftw.h>
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MIB MC_BLOCK_SIZE
 
@@ -79,38 +80,30 @@ static inline struct mc_file *file_open(struct place *p, const struct pattern *p
 /* A read that is waited for. */
 struct sync_read {
 	struct mc_file_read r;
-	struct mc_mutex lock;
-	struct mc_cond cond;
-	bool done;
-	int res;
+	struct mc_future over;
 };
 
 static inline void sync_done(struct mc_file_read *r, int res)
 {
 	struct sync_read *s = r->ctx;
 
-	mc_mutex_lock(&s->lock);
-	s->res = res;
-	s->done = true;
-	mc_cond_signal(&s->cond);
-	mc_mutex_unlock(&s->lock);
+	mc_future_set(&s->over, res);
 }
 
-/* Reads and waits; lent bytes are given back with sync_end when the result is 0. */
+/* Does s->r and waits; lent bytes are given back with mc_file_read_end when the result is 0. */
+static inline int sync_run(struct sync_read *s)
+{
+	s->r.done = sync_done;
+	s->r.ctx = s;
+	mc_future_init(&s->over);
+	mc_file_read(&s->r);
+	return (int)mc_future_wait(&s->over);
+}
+
 static inline int sync_read(struct sync_read *s, struct mc_file *f, uint64_t off, uint32_t len)
 {
-	*s = (struct sync_read){
-		.r = {.file = f, .off = off, .len = len, .done = sync_done, .ctx = s}};
-	mc_mutex_init(&s->lock);
-	mc_cond_init(&s->cond);
-	mc_file_read(&s->r);
-	mc_mutex_lock(&s->lock);
-	while (!s->done)
-		mc_cond_wait(&s->cond, &s->lock);
-	mc_mutex_unlock(&s->lock);
-	mc_cond_done(&s->cond);
-	mc_mutex_done(&s->lock);
-	return s->res;
+	*s = (struct sync_read){.r = {.file = f, .off = off, .len = len}};
+	return sync_run(s);
 }
 
 /* Reads and compares with the pattern; the result of the read. */
@@ -119,9 +112,10 @@ static inline int read_check(
 {
 	struct sync_read s;
 	uint64_t at = off;
+	int r = sync_read(&s, f, off, len);
 
-	if (sync_read(&s, f, off, len) < 0)
-		return s.res;
+	if (r < 0)
+		return r;
 	for (unsigned i = 0; i < s.r.n_iov; i++) {
 		ck_assert_msg(pattern_equal(pat, at, s.r.iov[i].iov_base, s.r.iov[i].iov_len),
 			"wrong bytes at %llu", (unsigned long long)at);
@@ -142,6 +136,19 @@ static inline void read_copy(struct mc_file *f, uint64_t off, uint32_t len, uint
 		out += s.r.iov[i].iov_len;
 	}
 	mc_file_read_end(&s.r);
+}
+
+/* Write-behind goes on after the reads: waits until NVMe has so much of it. */
+static inline void await_nvme(struct mc_file *f, uint64_t bytes)
+{
+	struct mc_residency r;
+
+	for (;;) {
+		mc_file_residency(f, &r);
+		if (r.nvme >= bytes)
+			return;
+		usleep(1000);
+	}
 }
 
 static inline struct mc_store_stats stats(struct place *p)

@@ -16,6 +16,9 @@
 #define SUITE_SLOW 0
 #endif
 
+/* Of a test: what a sanitizer build needs on a busy machine, and more. */
+#define SUITE_TIMEOUT_S 250
+
 /* setup runs before each test, in the process of the test; NULL allowed. */
 static inline int suite_run_after(SFun setup, const char *name, const TTest *const *tests, size_t n)
 {
@@ -24,7 +27,7 @@ static inline int suite_run_after(SFun setup, const char *name, const TTest *con
 	SRunner *r = srunner_create(s);
 	int failed;
 
-	tcase_set_timeout(t, 250); /* seconds; the sanitizer builds on a busy machine */
+	tcase_set_timeout(t, SUITE_TIMEOUT_S);
 	tcase_add_checked_fixture(t, setup, NULL);
 	for (size_t i = 0; i < n; i++)
 		tcase_add_test(t, tests[i]);

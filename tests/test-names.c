@@ -383,15 +383,12 @@ START_TEST(thousands_of_names_are_not_kept)
 }
 END_TEST
 
-START_TEST(a_question_refused_while_the_remote_hangs_is_not_kept)
+/* Asks for n models; how many questions were refused. */
+static int ask_many(struct asked *k, int n)
 {
-	enum { N = 3000 };
-	static struct asked k[N];
 	int refused = 0;
 
-	begin();
-	remote_set(-ENOENT, 0, true);
-	for (int i = 0; i < N; i++) {
+	for (int i = 0; i < n; i++) {
 		struct mc_question q = {.topic = MC_TOPIC_LATEST, .org = "o"};
 		char name[32];
 
@@ -406,6 +403,18 @@ START_TEST(a_question_refused_while_the_remote_hangs_is_not_kept)
 		ck_assert_int_eq(k[i].res, -EBUSY);
 		refused++;
 	}
+	return refused;
+}
+
+START_TEST(a_question_refused_while_the_remote_hangs_is_not_kept)
+{
+	enum { N = 3000 };
+	static struct asked k[N];
+	int refused;
+
+	begin();
+	remote_set(-ENOENT, 0, true);
+	refused = ask_many(k, N);
 	ck_assert_int_ge(refused, N - 18); /* two asked, 16 queued */
 	ck_assert_uint_eq(mc_names_count(names), N - (unsigned)refused);
 	remote_set(-ENOENT, 0, false);
@@ -413,9 +422,26 @@ START_TEST(a_question_refused_while_the_remote_hangs_is_not_kept)
 }
 END_TEST
 
-SUITE_MAIN("names", a_question_refused_while_the_remote_hangs_is_not_kept,
-	many_who_wait_are_one_question, a_list_serves_for_eight_seconds,
-	who_misses_something_gets_a_list_of_this_second,
+START_TEST(who_waits_keeps_a_refusal_like_any_answer)
+{
+	static struct asked k[64];
+	struct mc_answer *a;
+
+	begin();
+	remote_set(-ENOENT, 0, true);
+	ck_assert_int_ge(ask_many(k, 64), 64 - 18);
+	a = mc_names_wait(names, &orgs);
+	remote_set(-ENOENT, 0, false);
+	end();
+	ck_assert_int_eq(a->res, -EBUSY);
+	ck_assert_uint_eq(a->n_items, 0);
+	mc_answer_unref(a);
+}
+END_TEST
+
+SUITE_MAIN("names", who_waits_keeps_a_refusal_like_any_answer,
+	a_question_refused_while_the_remote_hangs_is_not_kept, many_who_wait_are_one_question,
+	a_list_serves_for_eight_seconds, who_misses_something_gets_a_list_of_this_second,
 	what_is_missing_is_asked_again_after_a_second, a_failure_keeps_the_last_answer,
 	the_first_failure_is_told, a_failure_that_took_long_is_told_for_a_second_more,
 	a_slow_remote_costs_a_second_once,

@@ -110,22 +110,8 @@ static const struct cut shapes[] = {{.width = 2048, .from = 256, .n = 256, .rows
 
 static int direct_read(struct sync_read *s, struct mc_file *f, uint64_t off, uint32_t len)
 {
-	*s = (struct sync_read){.r = {.file = f,
-					.off = off,
-					.len = len,
-					.direct = true,
-					.done = sync_done,
-					.ctx = s}};
-	mc_mutex_init(&s->lock);
-	mc_cond_init(&s->cond);
-	mc_file_read(&s->r);
-	mc_mutex_lock(&s->lock);
-	while (!s->done)
-		mc_cond_wait(&s->cond, &s->lock);
-	mc_mutex_unlock(&s->lock);
-	mc_cond_done(&s->cond);
-	mc_mutex_done(&s->lock);
-	return s->res;
+	*s = (struct sync_read){.r = {.file = f, .off = off, .len = len, .direct = true}};
+	return sync_run(s);
 }
 
 /* Compares a part of the cut of pat with bytes. */

@@ -5,7 +5,7 @@
  * An object is BUSY while a copy of it is made: nothing evicts it, changes of its name wait.
  */
 #include "tier/kv-impl.h"
-#include "tier/answer.h"
+#include "tier/future.h"
 #include "tier/kv-remote.h"
 
 #include "tier/block-cache.h"
@@ -51,13 +51,13 @@ void kv_replica_want_locked(struct mc_kv *kv, struct kv_res *r)
 
 static void read_done(struct mc_kv_log_read *read, int res)
 {
-	mc_answer_give(read->ctx, res);
+	mc_future_set(read->ctx, res);
 }
 
 static int read_block_at(struct copy *c, uint64_t block, char *buf)
 {
 	uint32_t len = mc_block_len(c->obj->size, block);
-	struct mc_answer w;
+	struct mc_future w;
 	struct mc_kv_log_read read = {.loc = c->loc,
 		.size = c->obj->size,
 		.off = block << MC_BLOCK_SHIFT,
@@ -68,9 +68,9 @@ static int read_block_at(struct copy *c, uint64_t block, char *buf)
 	int r;
 
 	memcpy(read.version, c->obj->version, sizeof(read.version));
-	mc_answer_init(&w);
+	mc_future_init(&w);
 	mc_kv_log_read(c->kv->log, &read);
-	r = (int)mc_answer_wait(&w);
+	r = (int)mc_future_wait(&w);
 	if (r == 0 && mc_crc32c(0, buf, len) != kv_crcs(c->obj)[block])
 		r = -EBADMSG;
 	return r;

@@ -3,7 +3,7 @@
  * read there is believed only when footer, version and checksums fit.
  */
 #include "tier/kv-impl.h"
-#include "tier/answer.h"
+#include "tier/future.h"
 #include "tier/kv-remote.h"
 
 #include "tier/digest.h"
@@ -164,21 +164,21 @@ int kv_remote_put(
 
 static void wait_done(struct mc_remote_read *req, int res)
 {
-	mc_answer_give(req->ctx, res);
+	mc_future_set(req->ctx, res);
 }
 
 /* req: what to read; its served is filled in. */
 static int read_range(struct mc_kv *kv, struct mc_remote_read *req)
 {
 	struct mc_remote_read own = *req;
-	struct mc_answer w;
+	struct mc_future w;
 	int r;
 
-	mc_answer_init(&w);
+	mc_future_init(&w);
 	own.done = wait_done;
 	own.ctx = &w;
 	mc_remote_read(kv->opts.remote, &own);
-	r = (int)mc_answer_wait(&w);
+	r = (int)mc_future_wait(&w);
 	req->served = own.served;
 	return r;
 }

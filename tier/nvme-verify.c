@@ -4,7 +4,7 @@
  */
 #include "tier/nvme-impl.h"
 
-#include "tier/answer.h"
+#include "tier/future.h"
 #include "tier/cleanup.h"
 #include "tier/lease.h"
 
@@ -23,18 +23,18 @@ bool mc_nvme_verified(struct mc_nvme_image *img)
 
 static void waited_done(struct mc_nvme_op *op, int res)
 {
-	mc_answer_give(op->ctx, res);
+	mc_future_set(op->ctx, res);
 }
 
 static int run_op(void (*start)(struct mc_nvme_op *op), struct mc_nvme_op *op)
 {
-	struct mc_answer w;
+	struct mc_future w;
 
-	mc_answer_init(&w);
+	mc_future_init(&w);
 	op->done = waited_done;
 	op->ctx = &w;
 	start(op);
-	return (int)mc_answer_wait(&w);
+	return (int)mc_future_wait(&w);
 }
 
 int mc_nvme_check(struct mc_nvme_image *img, uint64_t block, void *buf)

@@ -7,7 +7,7 @@
  */
 #include "tier/remote-nfs-put.h"
 
-#include "tier/answer.h"
+#include "tier/future.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,18 +15,18 @@
 
 static void call_over(struct mc_nfs_call *c, int res)
 {
-	mc_answer_give(c->ctx, res);
+	mc_future_set(c->ctx, res);
 }
 
 int mc_nfs_call_run(struct mc_nfs_conn *conn, struct mc_nfs_call *call)
 {
-	struct mc_answer x;
+	struct mc_future x;
 
-	mc_answer_init(&x);
+	mc_future_init(&x);
 	call->done = call_over;
 	call->ctx = &x;
 	mc_nfs_conn_submit(conn, call);
-	return (int)mc_answer_wait(&x);
+	return (int)mc_future_wait(&x);
 }
 
 /* Runs a call that takes a name away; lost answers see the state. */

@@ -12,7 +12,7 @@
  */
 #include "tier/remote-nfs.h"
 
-#include "tier/answer.h"
+#include "tier/future.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -318,13 +318,13 @@ void mc_nfs_walk_start(struct mc_nfs *n, struct mc_nfs_walk *w)
 
 static void walk_over(struct mc_nfs_walk *w, int res)
 {
-	mc_answer_give(w->ctx, res);
+	mc_future_set(w->ctx, res);
 }
 
 int mc_nfs_walk_run(struct mc_nfs *n, const char *path, bool follow, uint64_t deadline_ns,
 	struct mc_nfs_node *ret)
 {
-	struct mc_answer x;
+	struct mc_future x;
 	struct mc_nfs_walk w = {.path = path,
 		.follow = follow,
 		.deadline_ns = deadline_ns,
@@ -332,9 +332,9 @@ int mc_nfs_walk_run(struct mc_nfs *n, const char *path, bool follow, uint64_t de
 		.ctx = &x};
 	int r;
 
-	mc_answer_init(&x);
+	mc_future_init(&x);
 	mc_nfs_walk_start(n, &w);
-	r = (int)mc_answer_wait(&x);
+	r = (int)mc_future_wait(&x);
 	if (r == 0)
 		*ret = w.node;
 	return r;

@@ -11,6 +11,7 @@
 #include "tier/store-impl.h"
 
 #include "tier/cleanup.h"
+#include "tier/future.h"
 
 #include <errno.h>
 #include <string.h>
@@ -18,51 +19,33 @@
 #define AGAIN_NS UINT64_C(1000000000) /* between tries */
 #define PAGE 4096u
 
-struct waited {
-	struct mc_file_read read;
-	struct mc_mutex lock;
-	struct mc_cond over;
-	bool is_over;
-	int res;
-};
-
 static void read_over(struct mc_file_read *r, int res)
 {
-	struct waited *w = r->ctx;
-
-	mc_mutex_lock(&w->lock);
-	w->res = res;
-	w->is_over = true;
-	mc_cond_signal(&w->over);
-	mc_mutex_unlock(&w->lock);
+	mc_future_set(r->ctx, res);
 }
 
 /* The block as every reader would get it, into buf. */
 static int read_block(struct mc_file *f, uint64_t block, uint8_t *buf)
 {
-	struct waited w = {.lock = MC_MUTEX_INIT};
-
-	mc_cond_init(&w.over);
-	w.read = (struct mc_file_read){.file = f,
+	struct mc_future over;
+	struct mc_file_read read = {.file = f,
 		.off = block << MC_BLOCK_SHIFT,
 		.len = mc_block_len(f->id.size, block),
 		.planned = true,
 		.done = read_over,
-		.ctx = &w};
-	mc_file_read(&w.read);
-	mc_mutex_lock(&w.lock);
-	while (!w.is_over)
-		mc_cond_wait(&w.over, &w.lock);
-	mc_mutex_unlock(&w.lock);
-	mc_cond_done(&w.over);
-	mc_mutex_done(&w.lock);
-	for (unsigned i = 0; w.res == 0 && i < w.read.n_iov; i++) {
-		memcpy(buf, w.read.iov[i].iov_base, w.read.iov[i].iov_len);
-		buf += w.read.iov[i].iov_len;
+		.ctx = &over};
+	int r;
+
+	mc_future_init(&over);
+	mc_file_read(&read);
+	r = (int)mc_future_wait(&over);
+	for (unsigned i = 0; r == 0 && i < read.n_iov; i++) {
+		memcpy(buf, read.iov[i].iov_base, read.iov[i].iov_len);
+		buf += read.iov[i].iov_len;
 	}
-	if (w.res == 0)
-		mc_file_read_end(&w.read);
-	return w.res;
+	if (r == 0)
+		mc_file_read_end(&read);
+	return r;
 }
 
 /* Writes the block where it was. -ESTALE: its place was given up meanwhile. */

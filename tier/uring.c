@@ -12,7 +12,7 @@
  */
 #include "tier/uring.h"
 
-#include "tier/answer.h"
+#include "tier/future.h"
 #include "tier/io.h"
 #include "tier/lock.h"
 
@@ -378,16 +378,16 @@ void mc_uring_submit(struct mc_uring *u, struct mc_uring_req *req)
 
 static void waiter_done(struct mc_uring_req *req, int64_t res)
 {
-	mc_answer_give(req->ctx, res);
+	mc_future_set(req->ctx, res);
 }
 
 int64_t mc_uring_run(struct mc_uring *u, struct mc_uring_req *req)
 {
-	struct mc_answer w;
+	struct mc_future w;
 
-	mc_answer_init(&w);
+	mc_future_init(&w);
 	req->done = waiter_done;
 	req->ctx = &w;
 	mc_uring_submit(u, req);
-	return mc_answer_wait(&w);
+	return mc_future_wait(&w);
 }

@@ -7,8 +7,8 @@
  *
  * DRAM is a mount point for the memory tier, NVME a directory.
  */
+#include "tier/future.h"
 #include "tier/kv.h"
-#include "tier/lock.h"
 
 #include <err.h>
 #include <errno.h>
@@ -40,37 +40,20 @@ static struct mc_kv *open_store(const char *dram, const char *nvme)
 	return kv;
 }
 
-struct room {
-	struct mc_mutex lock;
-	struct mc_cond cond;
-	bool told;
-};
-
 static void roomed(void *ctx, int res)
 {
-	struct room *r = ctx;
-
 	if (res < 0)
 		errx(1, "no room: %s", strerror(-res));
-	mc_mutex_lock(&r->lock);
-	r->told = true;
-	mc_cond_signal(&r->cond);
-	mc_mutex_unlock(&r->lock);
+	mc_future_set(ctx, res);
 }
 
 static void wait_room(struct mc_kv *kv)
 {
-	struct room r = {0};
+	struct mc_future over;
 
-	mc_mutex_init(&r.lock);
-	mc_cond_init(&r.cond);
-	mc_kv_wait_room(kv, roomed, &r);
-	mc_mutex_lock(&r.lock);
-	while (!r.told)
-		mc_cond_wait(&r.cond, &r.lock);
-	mc_mutex_unlock(&r.lock);
-	mc_cond_done(&r.cond);
-	mc_mutex_done(&r.lock);
+	mc_future_init(&over);
+	mc_kv_wait_room(kv, roomed, &over);
+	mc_future_wait(&over);
 }
 
 static void put_one(struct mc_kv *kv, const char *key)

@@ -10,8 +10,8 @@
 #include "tests/replay/hollow.h"
 #include "tests/replay/replay.h"
 
+#include "tier/future.h"
 #include "tier/kv.h"
-#include "tier/lock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -31,53 +31,31 @@ struct run {
 	struct mc_kv *kv;
 	struct mc_remote *like, *remote;
 	bool has_nvme;
-	unsigned unflushed; /* puts */
-	struct mc_mutex lock;
-	struct mc_cond cond;
-	bool answered;
-	int res;
+	unsigned unflushed;    /* puts */
+	struct mc_future over; /* of the call that is waited for */
 	struct mc_kv_object *obj;
 };
 
-static void answer(struct run *s, int res, struct mc_kv_object *obj)
-{
-	mc_mutex_lock(&s->lock);
-	s->answered = true;
-	s->res = res;
-	s->obj = obj;
-	mc_cond_signal(&s->cond);
-	mc_mutex_unlock(&s->lock);
-}
-
-static int wait_answer(struct run *s)
-{
-	int r;
-
-	mc_mutex_lock(&s->lock);
-	while (!s->answered)
-		mc_cond_wait(&s->cond, &s->lock);
-	s->answered = false;
-	r = s->res;
-	mc_mutex_unlock(&s->lock);
-	return r;
-}
-
 static void got(void *ctx, int res, struct mc_kv_object *obj)
 {
-	answer(ctx, res, obj);
+	struct run *s = ctx;
+
+	s->obj = obj;
+	mc_future_set(&s->over, res);
 }
 
 static void roomed(void *ctx, int res)
 {
-	answer(ctx, res, NULL);
+	mc_future_set(ctx, res);
 }
 
 static int get(struct run *s, const char *key)
 {
 	int r;
 
+	mc_future_init(&s->over);
 	mc_kv_get(s->kv, key, got, s);
-	r = wait_answer(s);
+	r = (int)mc_future_wait(&s->over);
 	if (r == 0)
 		mc_kv_object_put(s->obj);
 	return r;
@@ -90,8 +68,9 @@ static int put(struct run *s, const char *key)
 	int r;
 
 	while ((r = mc_kv_create(s->kv, BLOCK, &w)) == -EAGAIN) {
-		mc_kv_wait_room(s->kv, roomed, s);
-		r = wait_answer(s);
+		mc_future_init(&s->over);
+		mc_kv_wait_room(s->kv, roomed, &s->over);
+		r = (int)mc_future_wait(&s->over);
 		if (r < 0)
 			return r;
 	}
@@ -120,8 +99,6 @@ static int run_open(struct run *s, const char *dir, uint32_t dram_blocks, uint32
 	snprintf(dram, sizeof(dram), "%s/dram", dir);
 	snprintf(nvme, sizeof(nvme), "%s/nvme%u", dir, dram_blocks);
 	snprintf(url, sizeof(url), "dir:%s", dir);
-	mc_mutex_init(&s->lock);
-	mc_cond_init(&s->cond);
 	s->has_nvme = nvme_blocks > 0;
 	r = mc_remote_open(url, NULL, &s->like, &err);
 	if (r == 0)
@@ -144,8 +121,6 @@ static void run_close(struct run *s)
 		mc_kv_close(s->kv, 60000);
 	mc_remote_close(s->remote);
 	mc_remote_close(s->like);
-	mc_cond_done(&s->cond);
-	mc_mutex_done(&s->lock);
 }
 
 static int use(struct run *s, uint32_t block)
