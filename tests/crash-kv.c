@@ -391,7 +391,7 @@ static uint64_t disk_bytes(const char *path)
 
 static void check_space(struct kv_fixture *x)
 {
-	uint64_t deadline = mc_now_ns() + UINT64_C(20000000000);
+	uint64_t deadline = mc_now_ns() + UINT64_C(120000000000);
 	char segments[128];
 	struct mc_kv_stats s;
 	uint64_t bytes;

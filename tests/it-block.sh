@@ -91,18 +91,12 @@ mount_import "$MC_TMP/large" acme/large@r1 || fail 'import'
 start --block "$loop" || fail "mount: $(cat "$MC_TMP/log")"
 large=$mnt/checkpoints/acme/large@r1/large.bin
 cmp "$MC_TMP/large/large.bin" "$large" || fail 'cold read'
-for ((i = 0; i < 600; i++)); do
-	[ "$(getfattr --absolute-names --only-values -n user.mooncake.resident.nvme "$large")" = 50000000 ] && break
-	mount_pause 0.1
-done
-((i < 600)) || fail "resident: $(getfattr --absolute-names --only-values -n user.mooncake.resident.nvme "$large")"
+resident() { [ "$(getfattr --absolute-names --only-values -n user.mooncake.resident.nvme "$large")" = 50000000 ]; }
+await 'all of it on the device' resident
 mount_stop || fail "stop: $mount_rc"
 start --block "$loop" || fail "mount: $(cat "$MC_TMP/log")"
 ls "$mnt/checkpoints/acme/large@r1" >/dev/null || fail 'list'
-for ((i = 0; i < 600; i++)); do
-	[ "$(getfattr --absolute-names --only-values -n user.mooncake.resident.nvme "$large")" = 50000000 ] && break
-	mount_pause 0.1
-done
+await 'all of it on the device after a restart' resident
 mv "$MC_TMP/remote/chunks" "$MC_TMP/chunks" || fail 'chunks'
 cmp "$MC_TMP/large/large.bin" "$large" || fail 'read from the device'
 mv "$MC_TMP/chunks" "$MC_TMP/remote/chunks"
@@ -152,10 +146,7 @@ if dmsetup create "mc-block-$$" --table "0 $(blockdev --getsz "$loop") linear $l
 	dmsetup suspend "$mapper"
 	dmsetup load "$mapper" --table "$table linear $loop 0"
 	dmsetup resume "$mapper"
-	for ((i = 0; i < 600; i++)); do
-		sync "$mnt/kv/lost" 2>/dev/null && break
-		mount_pause 0.1
-	done
+	await 'a sync' sync "$mnt/kv/lost"
 	cmp "$MC_TMP/lost" "$mnt/kv/lost" || fail 'lost'
 	all_there
 	mount_stop || fail "stop: $mount_rc"

@@ -4,8 +4,7 @@ set -euo pipefail
 
 program=$MC_BUILD/mooncakefs
 export XDG_STATE_HOME=$MC_TMP/state
-fail() { echo "FAILED: $*"; exit 1; }
-fact() { echo "fact: $*"; }
+. "$(dirname "$0")/lib/script.sh"
 
 # expect CODE TEXT ARG...: exit code, and a text in what is printed.
 expect()

@@ -122,7 +122,7 @@ daemon()
 	start
 }
 
-pause() { mount_pause "0.$((RANDOM % 7 + 1))"; }
+pause() { sleep "0.$((RANDOM % 7 + 1))"; }
 pick() { local all=("$@"); choice=${all[RANDOM % $#]}; }
 
 mkdir "$MC_TMP/source"

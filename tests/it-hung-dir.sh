@@ -16,10 +16,7 @@ trap clean EXIT
 mkdir "$MC_TMP/behind" "$MC_TMP/dfs" "$MC_TMP/plain" "$MC_TMP/source"
 "$MC_BUILD/tests/hang-fs" "$MC_TMP/behind" "$MC_TMP/dfs" "$MC_TMP/hang" &
 fs_pid=$!
-until mountpoint -q "$MC_TMP/dfs"; do
-	kill -0 $fs_pid 2>/dev/null || fail 'the file system does not mount'
-	mount_pause 0.05
-done
+await_from $fs_pid 'the file system' mountpoint -q "$MC_TMP/dfs"
 
 files=(one.bin two.bin)
 for name in "${files[@]}"; do
@@ -75,23 +72,13 @@ echo "threads: $some when it hung, $(threads) after more calls"
 fact 'it answers again: it is used, and brought what it missed'
 rm "$MC_TMP/hang"
 await_log event=remote-back
-deadline=$((SECONDS + 60))
-until diff -r --exclude=tmp --exclude=missed --exclude=r2 --exclude=latest "$MC_TMP/behind/kv" "$MC_TMP/plain/kv" >"$MC_TMP/diff" 2>&1; do
-	[ $SECONDS -lt $deadline ] || { cat "$MC_TMP/diff"; fail 'the copies are not the same'; }
-	mount_pause 0.1
-done
+await 'the same copies on both' diff -rq --exclude=tmp --exclude=missed --exclude=r2 --exclude=latest \
+	"$MC_TMP/behind/kv" "$MC_TMP/plain/kv"
 
 fact 'it hangs under readers: right bytes from the other remote, no error'
-rm -f "$MC_TMP/started"
-trouble interrupted "$MC_TMP/started" 2 60 "${files[@]}" >"$MC_TMP/readers" &
-reader=$!
-until [ -e "$MC_TMP/started" ]; do
-	kill -0 $reader 2>/dev/null || { cat "$MC_TMP/readers"; exit 1; }
-	mount_pause 0.01
-done
+readers_start 2 "${files[@]}"
 : >"$MC_TMP/hang"
-wait $reader || { cat "$MC_TMP/readers"; exit 1; }
-cat "$MC_TMP/readers"
+readers_end
 grep -q ' 0 EIO' "$MC_TMP/readers" || fail 'reads failed'
 rm "$MC_TMP/hang"
 mount_stop || fail "stop: $mount_rc"
@@ -113,5 +100,6 @@ for name in "${files[@]}"; do evict "$name" || fail "evict $name"; done
 for name in "${files[@]}" "${files[@]}"; do warm "$name" || fail "warm $name"; done
 [ "$(dram one.bin)" != $(stat -c %s "$MC_TMP/source/one.bin") ] || fail 'it did not hang'
 rm "$MC_TMP/hang"
-until [ "$(dram two.bin)" = $(stat -c %s "$MC_TMP/source/two.bin") ]; do mount_pause 0.05; done
+in_dram() { [ "$(dram "$1")" = "$(stat -c %s "$MC_TMP/source/$1")" ]; }
+await 'all of it in DRAM' in_dram two.bin
 mount_stop || fail "stop: $mount_rc"

@@ -4,7 +4,7 @@ set -euo pipefail
 
 program=$MC_BUILD/mooncakefs
 export XDG_STATE_HOME=$MC_TMP/state
-fail() { echo "FAILED: $*"; exit 1; }
+. "$(dirname "$0")/lib/script.sh"
 
 [ "$(id -u)" = 0 ] || { echo 'needs root'; exit 77; }
 mkdir "$MC_TMP/remote" "$MC_TMP/src"

@@ -5,7 +5,7 @@ set -euo pipefail
 
 program=$MC_BUILD/mooncakefs
 export XDG_STATE_HOME=$MC_TMP/state
-fail() { echo "FAILED: $*"; exit 1; }
+. "$(dirname "$0")/lib/script.sh"
 
 nfs_trap
 nfs_start "$MC_TMP/nfs" || exit

@@ -3,8 +3,7 @@
 # uninstalling leaves nothing.
 set -euo pipefail
 
-fail() { echo "FAILED: $*"; exit 1; }
-fact() { echo "fact: $*"; }
+. "$(dirname "$0")/lib/script.sh"
 prefix=$(meson introspect "$MC_BUILD" --buildoptions | python3 -c '
 import json, sys
 print(next(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')

@@ -1,12 +1,12 @@
 #!/bin/bash
 # The mount command from the outside: background and its errors, a second mount, a busy one, SIGTERM.
 set -euo pipefail
+. "$(dirname "$0")/lib/script.sh"
 
 program=$MC_BUILD/mooncakefs
 export XDG_STATE_HOME=$MC_TMP/state
 mnt=$MC_TMP/mnt
 remote=(--remote "dir:$MC_TMP/remote" --dram 64MiB)
-fail() { echo "FAILED: $*"; exit 1; }
 mounted() { grep -qF " $mnt fuse.mooncakefs " /proc/self/mounts; }
 cleanup()
 {
@@ -32,7 +32,8 @@ rc=0
 # Busy: who, and exit code 4; the mount lives on.
 sleep 1000 <"$mnt/checkpoints/o/m/file" &
 reader=$!
-until [ "$(cat "/proc/$reader/comm")" = sleep ]; do read -rt 0.05 <> <(:) || :; done
+is_sleep() { [ "$(cat "/proc/$1/comm")" = sleep ]; }
+await 'the reader' is_sleep "$reader"
 rc=0
 "$program" umount "$mnt" --json >"$MC_TMP/out" 2>"$MC_TMP/err" || rc=$?
 [ $rc = 4 ] || fail "umount of a busy mount: $rc"
@@ -78,10 +79,7 @@ rc=0
 : >"$MC_TMP/log"
 "$program" mount -f "$mnt" "${remote[@]}" 2>"$MC_TMP/log" &
 pid=$!
-until grep -q event=mounted "$MC_TMP/log"; do
-	kill -0 $pid || fail "foreground: $(cat "$MC_TMP/log")"
-	read -rt 0.05 <> <(:) || :
-done
+await_from $pid 'a mount in the foreground' grep -q event=mounted "$MC_TMP/log"
 kill -TERM $pid
 wait $pid || fail "SIGTERM: $?"
 mounted && fail 'still mounted after SIGTERM'

@@ -1,6 +1,7 @@
 #!/bin/bash
 # mount(8), umount(8) and fstab: the helper's line, its exit codes, /dev/fd/N, dead mounts.
 set -euo pipefail
+. "$(dirname "$0")/lib/script.sh"
 
 # In a mount namespace of its own the helper can stand in /sbin without touching the machine.
 if [ -z "${MC_HELPER_INSIDE:-}" ]; then
@@ -15,8 +16,6 @@ mnt=$MC_TMP/mnt
 remote=dir:$MC_TMP/remote
 tiers=dram=64MiB,kv-dram=0
 export XDG_STATE_HOME=$MC_TMP/state
-fail() { echo "FAILED: $*"; exit 1; }
-fact() { echo "fact: $*"; }
 mounted() { grep -qF " $1 fuse.mooncakefs " /proc/self/mounts; }
 reader=
 cleanup()
@@ -80,14 +79,11 @@ fact 'the helper mounts over a dead mount'
 : >"$MC_TMP/log"
 "$MC_BUILD/mooncakefs" mount -f "$mnt" --remote "$remote" -o "$tiers" 2>"$MC_TMP/log" &
 pid=$!
-until grep -q event=mounted "$MC_TMP/log"; do
-	kill -0 $pid || fail "foreground: $(cat "$MC_TMP/log")"
-	read -rt 0.05 <> <(:) || :
-done
+await_from $pid 'a mount in the foreground' grep -q event=mounted "$MC_TMP/log"
 worker=$(cat /proc/$pid/task/$pid/children)
 kill -KILL $pid
 wait $pid 2>/dev/null || true
-while [ -e "/proc/${worker% }" ]; do read -rt 0.05 <> <(:) || :; done
+await 'the end of the worker' test ! -e "/proc/${worker% }"
 expect 2 'Transport endpoint' ls "$mnt/checkpoints"
 expect 0 '' "$helper" "$remote" "$mnt" -o "$tiers"
 serves 'over a dead mount'

@@ -24,28 +24,21 @@ mount_start --dram 64MiB || fail 'mount over a dead mount'
 [ "$(grep -cF " $mnt fuse.mooncakefs " /proc/self/mounts)" = 1 ] || fail 'the dead mount is still there'
 [ "$(cat "$mnt/checkpoints/acme/model@r1/file")" = one ] || fail 'after the dead mount'
 
-# A new revision: its name at once, the link and the list within 10 s.
+# A new revision: its name at once, the link and the list soon.
+link_is() { [ "$(readlink "$mnt/checkpoints/acme/model")" = "$1" ]; }
+lists() { ls "$mnt/checkpoints/acme" | grep -qx "$1"; }
 ls "$mnt/checkpoints/acme" >/dev/null
 readlink "$mnt/checkpoints/acme/model" >/dev/null
 echo two >"$source/file"
 mount_import "$source" acme/model@r2 || fail 'import of a second revision'
-deadline=$((SECONDS + 11))
-until [ "$(readlink "$mnt/checkpoints/acme/model")" = model@r2 ]; do
-	[ $SECONDS -lt $deadline ] || fail 'the link does not move'
-	read -rt 0.2 <> <(:) || :
-done
-until ls "$mnt/checkpoints/acme" | grep -qx model@r2; do
-	[ $SECONDS -lt $deadline ] || fail 'the new revision is not listed'
-	read -rt 0.2 <> <(:) || :
-done
+await 'the link to the new revision' link_is model@r2
+await 'the new revision in the list' lists model@r2
 [ "$(cat "$mnt/checkpoints/acme/model/file")" = two ] || fail 'the new revision'
 [ "$(cat "$mnt/checkpoints/acme/model@r1/file")" = one ] || fail 'the old revision'
 
 # A stop with a file open: the process ends, the mount is gone.
 exec 7<"$mnt/checkpoints/acme/model/file"
-start=$SECONDS
 mount_stop || fail "stop with an open file: $mount_rc"
-[ $((SECONDS - start)) -le 5 ] || fail 'the stop took too long'
 exec 7<&-
 grep -qF " $mnt fuse.mooncakefs " /proc/self/mounts && fail 'still mounted'
 

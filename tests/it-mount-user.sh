@@ -25,10 +25,7 @@ grep -q 'only user 65533 can write to' "$MC_TMP/log" || fail "refusal: $(cat "$M
 
 "${user[@]}" "$MC_TMP/mooncakefs" mount -f "$mnt" --remote "$remote" --dram 64MiB >"$MC_TMP/log" 2>&1 &
 mount_pid=$!
-until grep -q event=mounted "$MC_TMP/log"; do
-	kill -0 "$mount_pid" || fail 'mount'
-	read -rt 0.05 <> <(:) || :
-done
+await_from "$mount_pid" 'a mount' grep -q event=mounted "$MC_TMP/log"
 grep -q 'passthrough=off reason="[^"]' "$MC_TMP/log" || fail 'no reason why there is no passthrough'
 for name in bytes mmap direct seek; do
 	"${user[@]}" env PATH=/usr/bin:/bin python3 -B - "$name" "$MC_TMP/source" "$mnt/checkpoints/acme/model@r1" \

@@ -23,10 +23,11 @@ trap clean EXIT
 # A node is a network namespace with a link of its own to each server, at 10.9.NODE.SERVER.
 ip link set lo up || { echo 'needs iproute2'; exit 77; }
 mkdir "$one" "$two"
+apart() { [ "$(readlink "$1")" != "$(readlink /proc/self/ns/net)" ]; }
 for n in 1 2; do
 	unshare -n sleep infinity &
 	nodes[n]=$!
-	until [ "$(readlink "/proc/${nodes[n]}/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do mount_pause 0.02; done
+	await 'a network namespace' apart "/proc/${nodes[n]}/ns/net"
 	cat >"$MC_TMP/node$n" <<-END
 	#!/bin/sh
 	export XDG_STATE_HOME=$MC_TMP/state$n
@@ -66,11 +67,7 @@ node_log()
 	local log=$MC_TMP/log
 
 	[ "$1" = 2 ] || log=$MC_TMP/log1
-	until grep -qF -- "$2" "$log"; do
-		kill -0 "${daemons[$1]}" || fail "node $1 ended"
-		[ $SECONDS -lt 200 ] || fail "node $1 does not log: $2"
-		mount_pause 0.05
-	done
+	await_from "${daemons[$1]}" "in the log of node $1: $2" grep -qF -- "$2" "$log"
 }
 
 for n in 1 2; do
@@ -111,11 +108,12 @@ ip link set s12 up && ip link set s21 up || fail 'ip link'
 for n in 1 2; do
 	node_log $n event=remote-back
 done
-same() { diff -r --exclude=tmp --exclude=missed "$MC_TMP/s1/export" "$MC_TMP/s2/export" >"$MC_TMP/diff" 2>&1; }
-until same && [ -z "$(find "$MC_TMP"/s?/export/missed -type f 2>/dev/null)" ]; do
-	[ $SECONDS -lt 200 ] || { cat "$MC_TMP/diff"; fail 'the servers do not become the same'; }
-	mount_pause 0.2
-done
+same()
+{
+	diff -rq --exclude=tmp --exclude=missed "$MC_TMP/s1/export" "$MC_TMP/s2/export" &&
+		[ -z "$(find "$MC_TMP"/s?/export/missed -type f 2>/dev/null)" ]
+}
+await 'the same on both servers' same
 kv sides "$one/kv/d" "$two/kv/d"
 fact 'revisions of both sides are whole, of one name that both gave one of the two, and the link is the same'
 r4=$(cat "$one/checkpoints/acme/model@r4/name") || fail 'r4'
@@ -131,10 +129,8 @@ for n in 1 2; do
 	[ "$(cat "$mnt/checkpoints/acme/model@r4/name")" = "$r4" ] || fail "r4 on node $n"
 	cmp "$MC_TMP/$r4/a.bin" "$mnt/checkpoints/acme/model@r4/a.bin" || fail "r4 on node $n"
 done
-until [ "$(readlink "$one/checkpoints/acme/model")" = "$(readlink "$two/checkpoints/acme/model")" ]; do
-	[ $SECONDS -lt 200 ] || fail 'the links differ'
-	mount_pause 0.2
-done
+same_link() { [ "$(readlink "$one/checkpoints/acme/model")" = "$(readlink "$two/checkpoints/acme/model")" ]; }
+await 'the same link on both nodes' same_link
 for mount_pid in "${daemons[@]}"; do
 	mount_stop || fail "stop: $mount_rc"
 done

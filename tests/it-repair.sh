@@ -5,8 +5,7 @@ set -uo pipefail
 
 program=$MC_BUILD/mooncakefs
 export XDG_STATE_HOME=$MC_TMP/state
-fail() { echo "FAILED: $*"; exit 1; }
-fact() { echo "== $*"; }
+. "$(dirname "$0")/lib/script.sh"
 checks() { python3 -B "$(dirname "$0")/lib/repair_checks.py" "$@" || fail "$*"; }
 unmount() { for d in a b; do mountpoint -q "$MC_TMP/$d" && umount -l "$MC_TMP/$d"; done; }
 remotes=(--remote "dir:$MC_TMP/a#name=a" --remote "dir:$MC_TMP/b#name=b")

@@ -26,22 +26,9 @@ chunks() { (cd "$MC_TMP/$1/export" && find chunks -type f | sort); }
 # Until both servers have the same chunks, byte for byte.
 await_same()
 {
-	local deadline=$((SECONDS + 60))
-
-	until diff -r "$MC_TMP/a/export/chunks" "$MC_TMP/b/export/chunks" >"$MC_TMP/diff" 2>&1; do
-		[ $SECONDS -lt $deadline ] || { cat "$MC_TMP/diff"; fail 'the copies are not the same'; }
-		read -rt 0.1 <> <(:) || :
-	done
+	await 'the same copies on both' diff -rq "$MC_TMP/a/export/chunks" "$MC_TMP/b/export/chunks"
 }
-no_markers()
-{
-	local deadline=$((SECONDS + 60))
-
-	while [ -n "$(find "$MC_TMP/a/export" "$MC_TMP/b/export" -path '*/missed/*' -type f)" ]; do
-		[ $SECONDS -lt $deadline ] || fail 'markers are left'
-		read -rt 0.1 <> <(:) || :
-	done
-}
+no_markers() { [ -z "$(find "$MC_TMP/a/export" "$MC_TMP/b/export" -path '*/missed/*' -type f)" ]; }
 start() { mount_start --dram 64MiB --kv-dram 0 --deadline 4 "$@" || fail 'mount'; }
 stop() { mount_stop || fail "stop: $mount_rc"; }
 
@@ -57,21 +44,14 @@ mount_import "$MC_TMP/source" acme/model@r1 || fail 'import'
 [ "$(chunks a | wc -l)" -ge 8 ] || fail 'chunks'
 await_same
 
-# during ORDER...: readers at work, the order given in their middle; no read may be wrong or take 30 s,
-# and unless $may_fail is set none may fail.
+# during ORDER...: readers at work, the order given in their middle; no read may be wrong or hang, and
+# unless $may_fail is set none may fail.
 may_fail=
 during()
 {
-	rm -f "$MC_TMP/started"
-	trouble interrupted "$MC_TMP/started" 1 30 "${files[@]}" >"$MC_TMP/readers" &
-	reader=$!
-	until [ -e "$MC_TMP/started" ]; do
-		kill -0 $reader 2>/dev/null || { cat "$MC_TMP/readers"; exit 1; }
-		read -rt 0.01 <> <(:) || :
-	done
+	readers_start 1 "${files[@]}"
 	"$@"
-	wait $reader || { cat "$MC_TMP/readers"; exit 1; }
-	cat "$MC_TMP/readers"
+	readers_end
 	[ -n "$may_fail" ] || grep -q ' 0 EIO' "$MC_TMP/readers" || fail 'reads failed'
 }
 
@@ -118,7 +98,7 @@ during hang_both
 may_fail=
 server a pass
 server b pass
-trouble recovers 30 "${files[@]}"
+trouble recovers "${files[@]}"
 stop
 
 # mended SLOW: cold reads, with one server slow so that the other is asked first, until both hold the same.
@@ -163,7 +143,7 @@ for i in 1 2 3 4; do
 done
 start
 await_same
-no_markers
+await 'no markers' no_markers
 cmp "$MC_TMP/a/export/checkpoints/acme/model/latest" "$MC_TMP/b/export/checkpoints/acme/model/latest" ||
 	fail 'latest'
 stop
@@ -173,10 +153,8 @@ remote=$both$'\n'dir:$MC_TMP/c#name=c
 mount_flags
 "$mooncakefs" rebalance "${remote_flags[@]}" --bwlimit 2MiB --jobs 1 2>/dev/null &
 pid=$!
-until [ -n "$(find "$MC_TMP/c/chunks" -type f 2>/dev/null)" ]; do
-	kill -0 $pid 2>/dev/null || fail 'the rebalance ended'
-	read -rt 0.05 <> <(:) || :
-done
+moving() { [ -n "$(find "$MC_TMP/c/chunks" -type f 2>/dev/null)" ]; }
+await_from $pid 'a chunk on the third' moving
 kill -KILL $pid
 wait $pid 2>/dev/null
 "$mooncakefs" rebalance "${remote_flags[@]}" || fail rebalance

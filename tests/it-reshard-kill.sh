@@ -2,6 +2,7 @@
 # A reshard that is killed at any point is resumed by the same command: same id, hardly anything read twice,
 # nothing half visible. Over NFS, through a proxy that counts the bytes.
 set -euo pipefail
+. "$(dirname "$0")/lib/script.sh"
 . "$(dirname "$0")/lib/nfs-server.sh"
 export XDG_STATE_HOME=$MC_TMP/state
 
@@ -18,10 +19,7 @@ clean()
 	nfs_stop_all
 }
 trap clean EXIT
-until [ -s "$proxy_dir/port" ]; do
-	kill -0 "$proxy_pid"
-	read -rt 0.05 <> <(:) || :
-done
+await_from "$proxy_pid" 'a proxy' test -s "$proxy_dir/port"
 url=${direct/nfsport=$port/nfsport=$(cat "$proxy_dir/port")}
 cat >"$MC_TMP/counter" <<END
 #!/bin/sh

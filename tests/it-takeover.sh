@@ -106,7 +106,8 @@ replace()
 	mv "$MC_TMP/next" "$mooncakefs"
 }
 events() { grep -cF "event=$1" "$MC_TMP/log"; }
-await_events() { until [ "$(events "$1")" = "$2" ]; do [ $SECONDS -lt 200 ] || fail "not $2 times: $1"; mount_pause 0.05; done; }
+told() { [ "$(events "$1")" = "$2" ]; }
+await_events() { await "$2 times in the log: $1" told "$@"; }
 
 fact 'an upgrade whose worker does not start, or dies at once, is undone: the program before goes on, and files stay open'
 whole=$MC_BUILD/mooncakefs

@@ -22,11 +22,7 @@ drop_dram()
 
 	dram=/run/mooncakefs/$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
 	# The kernel lets go of what its io_uring held a moment after the process is gone.
-	for ((i = 0; i < 200; i++)); do
-		! umount "$dram" 2>/dev/null || return 0
-		mount_pause 0.05
-	done
-	fail "umount $dram"
+	await "umount $dram" umount -q "$dram"
 }
 
 held=0
@@ -50,7 +46,7 @@ for round in 1 2 3; do
 	trouble committed "$held" "${files[@]}"
 	mv "$MC_TMP/chunks.away" "$MC_TMP/remote/chunks"
 	fact 'the rest is fetched as if nothing had happened'
-	trouble recovers 5 "${files[@]}"
+	trouble recovers "${files[@]}"
 	mount_stop || fail "stop: $mount_rc"
 done
 

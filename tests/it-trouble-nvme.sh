@@ -81,6 +81,6 @@ logged event=fetch-failed tier=remote "url=$remote" object=chunks/ "file=$digest
 
 fact 'the block is right again when the remote is back'
 mv "$MC_TMP/chunks.away" "$MC_TMP/remote/chunks"
-trouble recovers 5 one.bin
+trouble recovers one.bin
 mount_stop || fail "stop: $mount_rc"
 exit 0

@@ -65,7 +65,7 @@ command 1 "$name" 'importing the same source again restores it' -- export acme/m
 fact 'importing the same source again restores a missing chunk, which a mounted reader sees'
 command 0 -- import "$source" acme/model@r1
 cmp "$chunk" "$MC_TMP/good" || fail 'the restored chunk'
-trouble recovers 5 one.bin
+trouble recovers one.bin
 command 0 '0 damaged' -- verify acme/model@r1
 
 fact 'a remote that is away and comes back: EIO for what is not resident, then right bytes'
@@ -77,7 +77,7 @@ mv "$MC_TMP/remote/chunks" "$MC_TMP/chunks.away"
 trouble right two.bin
 trouble eio one.bin 0 20
 mv "$MC_TMP/chunks.away" "$MC_TMP/remote/chunks"
-trouble recovers 5 one.bin two.bin
+trouble recovers one.bin two.bin
 
 fact 'a damaged manifest is an error that names it; importing the same source repairs it'
 for what in 'X manifest.json' 'X manifest.id'; do

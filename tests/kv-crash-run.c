@@ -326,7 +326,7 @@ static uint64_t disk_bytes(const char *dir, const char *name)
 /* The flusher may be at work: files and figures do not change at the same moment. */
 static void check_space(struct run *r, const char *where)
 {
-	uint64_t deadline = mc_now_ns() + UINT64_C(20000000000), bytes;
+	uint64_t deadline = mc_now_ns() + UINT64_C(120000000000), bytes;
 	struct mc_kv_log_stats log;
 
 	do {

@@ -129,7 +129,7 @@ static inline void expect_all(struct mc_kv *kv, unsigned n)
 /* Everything goes down once the trouble is over. */
 static inline void drain(struct mc_kv *kv)
 {
-	uint64_t give_up = mc_now_ns() + UINT64_C(60000000000);
+	uint64_t give_up = mc_now_ns() + UINT64_C(120000000000);
 
 	while (stats(kv).dirty_bytes > 0) {
 		ck_assert_msg(mc_now_ns() < give_up, "data stays dirty");

@@ -158,7 +158,7 @@ static void cut(const char *mountpoint)
 
 static void remount(const char *device, const char *mountpoint, const char *type)
 {
-	uint64_t deadline = mc_now_ns() + UINT64_C(20000000000);
+	uint64_t deadline = mc_now_ns() + UINT64_C(120000000000);
 
 	/* The kernel takes a killed process's io_uring apart later than the process. */
 	while (umount(mountpoint) != 0) {

@@ -42,11 +42,9 @@ START_TEST(a_group_commits_by_itself_when_its_time_has_come)
 	struct mc_nvme_opts o = {.dir = dir, .capacity = 64 * MIB, .commit_ms = 1};
 	struct mc_nvme *n = nvme_open_with(&o);
 	struct mc_nvme_image *img = nvme_file(n, 1, MIB);
-	uint64_t deadline = mc_now_ns() + UINT64_C(20000000000);
 
-	while (!mc_nvme_present(img, 0) && mc_now_ns() < deadline)
+	while (!mc_nvme_present(img, 0))
 		sched_yield();
-	ck_assert(mc_nvme_present(img, 0));
 	mc_nvme_image_put(img);
 	mc_nvme_close(n);
 	tier_dir_remove(dir);
@@ -179,7 +177,7 @@ START_TEST(a_spent_error_budget_bypasses_until_a_probe_succeeds)
 	struct mc_nvme_image *img = nvme_image(n, 1, 64 * MIB, true);
 	struct mc_file_id other = tier_file_id(2, MIB);
 	struct mc_nvme_image *none;
-	uint64_t deadline = mc_now_ns() + UINT64_C(20000000000), written;
+	uint64_t written;
 
 	ck_assert_int_eq(nvme_put(img, 1, 64 * MIB, 0), 0);
 	ck_assert_int_eq(mc_nvme_sync(n), 0);
@@ -195,9 +193,8 @@ START_TEST(a_spent_error_budget_bypasses_until_a_probe_succeeds)
 	ck_assert_uint_ge(nvme_stats(n).errors, written);
 	ck_assert_uint_eq(nvme_stats(n).used, MIB);
 	__atomic_store_n(&fail_writes, 0, __ATOMIC_RELAXED);
-	while (nvme_stats(n).bypassed && mc_now_ns() < deadline)
+	while (nvme_stats(n).bypassed)
 		sched_yield();
-	ck_assert(!nvme_stats(n).bypassed);
 	ck_assert_int_eq(nvme_put(img, 1, 64 * MIB, 20), 0);
 	ck_assert_int_eq(mc_nvme_sync(n), 0);
 	ck_assert_int_eq(nvme_get(img, 1, 64 * MIB, 20), 0);

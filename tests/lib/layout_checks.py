@@ -4,9 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
-from checks import content, errno_of, expect
+from checks import content, errno_of, expect, until
 
 TP2 = {"axes": [["tp", 2]]}
 ROWS = [{"match": "**", "replicate": True}]
@@ -296,9 +295,8 @@ def check_removed(t):
     with open(path, "rb", buffering=0) as f:
         f.read(100)
         os.unlink(t.at("closed.json"))
-        deadline = time.monotonic() + 30  # the kernel remembers names for two seconds
-        while os.path.lexists(f"{t.model}/closed") and time.monotonic() < deadline:
-            time.sleep(0.1)
+        # The kernel remembers names for two seconds.
+        until("the name is gone", lambda: not os.path.lexists(f"{t.model}/closed"))
         t.is_not_there("closed")
         expect("open file", os.pread(f.fileno(), len(data), 0), data)
     expect("again", errno_of(os.unlink, t.at("closed.json")), "ENOENT")

@@ -1,4 +1,5 @@
-# Mounts of the program under test; to be sourced by a bash script with MC_BUILD and MC_TMP set.
+# Mounts of the program under test; to be sourced by a bash script with MC_BUILD and MC_TMP set. Brings
+# script.sh with it.
 #
 #   mount_need            skip (77) where a real mount cannot be tried
 #   mount_make_source DIR a source tree with every kind of entry
@@ -16,19 +17,18 @@
 #   proxy_bytes DIR       bytes that went through it to the client so far
 #   check NAME [ARG...]   one check of mount_checks.py on $MC_TMP/source and the mounted revision
 #   trouble NAME [ARG...] the same with trouble_checks.py
-#   mount_pause SECONDS   waits that long; for the loops of those who wait for something
-#   fact TEXT             says what is being shown now; docs/SEMANTICS.md refers to these texts
+#   readers_start SECONDS FILE...   eight readers for so long; returns once they have read something
+#   readers_end           waits for them, prints what they saw ($MC_TMP/readers); fails if a byte was wrong
 #   logged TEXT...        fails unless a line of the log holds all the texts
 #   unlogged TEXT         fails if a line of the log holds the text
 #   await_log TEXT        waits for a line of the log
 mount_lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$mount_lib/script.sh"
 mooncakefs=$MC_BUILD/mooncakefs
 mnt=$MC_TMP/mnt
 mount_pid=
 mount_worker=
 proxy_pids=()
-[ -p "$MC_TMP/never" ] || mkfifo "$MC_TMP/never"
-exec {mount_never}<>"$MC_TMP/never"
 remote=dir:$MC_TMP/remote
 
 mount_need()
@@ -40,9 +40,6 @@ mount_need()
 	mkdir -p "$mnt" "$MC_TMP/remote"
 	trap mount_clean EXIT
 }
-
-# No <(:) here: bash takes a later child that has the pid of its process for that one, and waits for ever.
-mount_pause() { read -rt "$1" -u "$mount_never" || :; }
 
 mount_clean()
 {
@@ -79,29 +76,22 @@ mount_import()
 	"$mooncakefs" import "$1" "$2" "${remote_flags[@]}" >/dev/null
 }
 
+mount_settled() { grep -q event=mounted "$MC_TMP/log" || ! kill -0 "$mount_pid" 2>/dev/null; }
+
 mount_start()
 {
-	local i
-
 	: >"$MC_TMP/log"
 	mount_flags
 	"$mooncakefs" mount -f "$mnt" "${remote_flags[@]}" "$@" >>"$MC_TMP/log" 2>&1 &
 	mount_pid=$!
-	for ((i = 0; i < 600; i++)); do
-		if grep -q event=mounted "$MC_TMP/log"; then
-			mount_worker=$(cat "/proc/$mount_pid/task/$mount_pid/children")
-			return
-		fi
-		if ! kill -0 "$mount_pid" 2>/dev/null; then
-			wait "$mount_pid"
-			mount_rc=$?
-			mount_pid=
-			return 1
-		fi
-		mount_pause 0.05
-	done
-	echo 'not mounted after 30 s'
-	cat "$MC_TMP/log"
+	await 'a mount' mount_settled
+	if grep -q event=mounted "$MC_TMP/log"; then
+		mount_worker=$(cat "/proc/$mount_pid/task/$mount_pid/children")
+		return
+	fi
+	wait "$mount_pid"
+	mount_rc=$?
+	mount_pid=
 	return 1
 }
 
@@ -125,13 +115,7 @@ mount_kill()
 
 mount_gone()
 {
-	local i
-
-	for ((i = 0; i < 600; i++)); do
-		[ -n "${mount_worker% }" ] && [ -e "/proc/${mount_worker% }" ] || return 0
-		mount_pause 0.05
-	done
-	fail 'the worker lives on'
+	[ -z "${mount_worker% }" ] || await 'the end of the worker' test ! -e "/proc/${mount_worker% }"
 }
 
 proxy_start()
@@ -142,10 +126,7 @@ proxy_start()
 	mkdir -p "$1"
 	"$MC_BUILD/tests/tcp-proxy" run "$1" "$port" &
 	proxy_pids+=($!)
-	until [ -s "$1/port" ]; do
-		kill -0 "${proxy_pids[-1]}" || fail 'the proxy'
-		mount_pause 0.05
-	done
+	await_from "${proxy_pids[-1]}" 'a proxy' test -s "$1/port"
 	proxy_url=${2/nfsport=$port/nfsport=$(cat "$1/port")}
 }
 
@@ -164,7 +145,26 @@ trouble()
 		"${@:2}" || fail "trouble $*"
 }
 
-fact() { echo "fact: $*"; }
+readers_start()
+{
+	rm -f "$MC_TMP/started"
+	trouble interrupted "$MC_TMP/started" "$@" >"$MC_TMP/readers" &
+	readers=$!
+	until [ -e "$MC_TMP/started" ]; do
+		kill -0 "$readers" 2>/dev/null || readers_end
+		sleep 0.01
+	done
+}
+
+readers_end()
+{
+	local rc
+
+	wait "$readers"
+	rc=$?
+	cat "$MC_TMP/readers"
+	[ $rc = 0 ] || exit 1
+}
 
 logged()
 {
@@ -178,19 +178,4 @@ logged()
 
 unlogged() { ! grep -F -- "$1" "$MC_TMP/log" || fail "the log holds: $1"; }
 
-await_log()
-{
-	local deadline=$((SECONDS + 20))
-
-	until grep -qF -- "$1" "$MC_TMP/log"; do
-		[ $SECONDS -lt $deadline ] || fail "not in the log: $1"
-		mount_pause 0.05
-	done
-}
-
-fail()
-{
-	echo "FAILED: $*"
-	tail -n 30 "$MC_TMP/log"
-	exit 1
-}
+await_log() { await "in the log: $1" grep -qF -- "$1" "$MC_TMP/log"; }

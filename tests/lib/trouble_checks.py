@@ -7,8 +7,10 @@ import sys
 import threading
 import time
 
-from checks import MIB, content, expect
+from checks import MIB, content, expect, until
 from mount_checks import drop_pages
+
+LIMIT_S = 90  # a read that lasts longer hangs
 
 
 def read_all(path):
@@ -32,7 +34,7 @@ def check_right(source, mounted, *names):
 
 
 def check_eio(source, mounted, name, first, count):
-    """Reads that touch blocks [first, first + count) end with EIO in time, all others give the right bytes."""
+    """Reads that touch blocks [first, first + count) end with EIO, all others give the right bytes."""
     want = content(f"{source}/{name}")
     bad = range(int(first), int(first) + int(count))
     drop_pages(f"{mounted}/{name}")
@@ -40,26 +42,23 @@ def check_eio(source, mounted, name, first, count):
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
     for block in range((len(want) + MIB - 1) // MIB):
         off = block * MIB
-        begin = time.monotonic()
         try:
             got = os.pread(fd, 4096, off) == want[off:off + 4096]
         except OSError as e:
             got = errno.errorcode[e.errno]
         expect(f"block {block}", got, "EIO" if block in bad else True)
-        if time.monotonic() - begin > 5:
-            raise SystemExit(f"block {block}: took {time.monotonic() - begin:.1f} s")
     os.close(fd)
 
 
-def check_interrupted(source, mounted, started, seconds, slowest, *names):
-    """Eight readers for a while: each read gives right bytes or EIO, none lasts longer than it may.
+def check_interrupted(source, mounted, started, seconds, *names):
+    """Eight readers for a while: each read gives right bytes or EIO, and none hangs.
 
     The file started appears once reads have gone well; the seconds are counted from then.
     """
     seed = int(time.time())
     print("seed", seed)
     want = {name: content(f"{source}/{name}") for name in names}
-    end = [time.monotonic() + 20]
+    end = [time.monotonic() + LIMIT_S]
     good, failed, longest, wrong = [0] * 8, [0] * 8, [0.0] * 8, []
 
     def reader(i):
@@ -95,14 +94,13 @@ def check_interrupted(source, mounted, started, seconds, slowest, *names):
         t.join()
     print(f"{sum(good)} good reads, {sum(failed)} EIO, longest {max(longest):.1f} s")
     expect("wrong", wrong[:5], [])
-    if max(longest) > float(slowest):
+    if max(longest) > LIMIT_S:
         raise SystemExit(f"a read took {max(longest):.1f} s")
     expect("some reads were good", sum(good) >= 8, True)
 
 
-def check_recovers(source, mounted, seconds, *names):
-    """Within so many seconds everything reads right again."""
-    end = time.monotonic() + float(seconds)
+def check_recovers(source, mounted, *names):
+    """By and by everything reads right again, and until then nothing wrong."""
     begin = time.monotonic()
     for name in names:
         want = content(f"{source}/{name}")
@@ -112,7 +110,7 @@ def check_recovers(source, mounted, seconds, *names):
                 break
             if not isinstance(got, str):
                 raise SystemExit(f"{name}: wrong bytes")
-            if time.monotonic() > end:
+            if time.monotonic() - begin > LIMIT_S:
                 raise SystemExit(f"{name}: still {got}")
             drop_pages(f"{mounted}/{name}")
     print(f"all right after {time.monotonic() - begin:.1f} s")
@@ -124,11 +122,8 @@ def resident(mounted, name, tier):
 
 def check_wait_resident(source, mounted, tier, bytes_at_least, *names):
     """Waits until the tier holds so much of the files together, as a writer behind needs a moment."""
-    end = time.monotonic() + 20
-    while sum(resident(mounted, n, tier) for n in names) < int(bytes_at_least):
-        if time.monotonic() > end:
-            raise SystemExit(f"{tier}: only {[resident(mounted, n, tier) for n in names]}")
-        time.sleep(0.02)
+    until(f"{bytes_at_least} bytes in {tier}",
+          lambda: sum(resident(mounted, n, tier) for n in names) >= int(bytes_at_least))
 
 
 def check_serve_and_die(source, mounted, pid, first, milliseconds, *names):
@@ -159,7 +154,7 @@ def check_serve_and_die(source, mounted, pid, first, milliseconds, *names):
     threads = [threading.Thread(target=reader, args=(i,)) for i in range(4)]
     for t in threads:
         t.start()
-    held, end, limit = 0, None, time.monotonic() + 20
+    held, end, limit = 0, None, time.monotonic() + LIMIT_S
     while end is None or time.monotonic() < end:
         held = sum(resident(mounted, n, "nvme") for n in names)
         if end is None and held >= int(first):
@@ -169,7 +164,7 @@ def check_serve_and_die(source, mounted, pid, first, milliseconds, *names):
     os.kill(int(pid), signal.SIGKILL)
     stop.set()
     for t in threads:
-        t.join(10)
+        t.join(LIMIT_S)
         expect("a reader hangs", t.is_alive(), False)
     expect("wrong", wrong, [])
     print(f"held {held}")
