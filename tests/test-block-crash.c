@@ -12,7 +12,7 @@
 #include "tests/io-fault.h"
 #include "tests/suite.h"
 #include "tests/tier-dir.h"
-#include "tier/answer.h"
+#include "tier/future.h"
 #include "tier/block-cache.h"
 #include "tier/block-super.h"
 #include "tier/digest.h"
@@ -33,7 +33,7 @@ struct life {
 	struct io_fault *fault;
 	struct mc_block_cache *cache;
 	struct mc_kv_log *log;
-	struct mc_answer recovered;
+	struct mc_future recovered;
 	bool told; /* recovery ended, or failed for the first time */
 	_Atomic enum state state[FILES];
 };
@@ -76,7 +76,7 @@ static void recovery_ended(void *ctx, int res)
 	struct life *l = ctx;
 
 	if (!__atomic_exchange_n(&l->told, true, __ATOMIC_ACQ_REL))
-		mc_answer_give(&l->recovered, res);
+		mc_future_set(&l->recovered, res);
 }
 
 static bool keep(void *ctx, const char *key, const uint8_t version[16])
@@ -119,7 +119,7 @@ static bool start(struct life *l)
 	struct mc_err err = {0};
 
 	ck_assert_int_eq(mc_block_cache_open(&l->cache), 0);
-	mc_answer_init(&l->recovered);
+	mc_future_init(&l->recovered);
 	l->told = false;
 	if (mc_kv_log_open(&o, &replay, &l->log, &err) != 0)
 		l->log = NULL;
@@ -127,7 +127,7 @@ static bool start(struct life *l)
 		return false;
 	mc_kv_log_set_owner(l->log, &owner);
 	mc_block_cache_attach(l->cache, l->log);
-	return mc_answer_wait(&l->recovered) == 0;
+	return mc_future_wait(&l->recovered) == 0;
 }
 
 static void stop(struct life *l)
@@ -148,12 +148,12 @@ struct transfer {
 	unsigned file;
 	struct mc_file_id id;
 	struct mc_block_op op;
-	struct mc_answer answer;
+	struct mc_future answer;
 };
 
 static void op_read(struct mc_block_op *op, int res)
 {
-	mc_answer_give(&((struct transfer *)op->ctx)->answer, res);
+	mc_future_set(&((struct transfer *)op->ctx)->answer, res);
 }
 
 /* Here, since it may be evicted at any time from now on. */
@@ -169,7 +169,7 @@ static void op_written(struct mc_block_op *op, int res)
 static void transfer_init(struct transfer *t, struct life *l, unsigned file)
 {
 	*t = (struct transfer){.life = l, .file = file, .id = id_of(file)};
-	mc_answer_init(&t->answer);
+	mc_future_init(&t->answer);
 	t->op = (struct mc_block_op){.cache = l->cache,
 		.id = &t->id,
 		.buf = aligned_alloc(4096, MIB),
@@ -180,7 +180,7 @@ static void transfer_init(struct transfer *t, struct life *l, unsigned file)
 
 static int64_t transfer_end(struct transfer *t)
 {
-	int64_t r = mc_answer_wait(&t->answer);
+	int64_t r = mc_future_wait(&t->answer);
 
 	if (r == 0 && !tier_matches(t->op.buf, (uint32_t)t->id.size, t->file, 0))
 		r = -EILSEQ;
