@@ -114,11 +114,8 @@ takes() { echo $(($(stat -c %b "$MC_TMP/disk.img") * 512)); }
 head -c 60000000 /dev/urandom >"$mnt/kv/bulk" && sync "$mnt/kv/bulk" || fail 'bulk'
 before=$(takes)
 rm "$mnt/kv/bulk" || fail 'rm'
-for ((i = 0; i < 600; i++)); do
-	(($(takes) <= before - 40000000)) && break
-	mount_pause 0.1
-done
-((i < 600)) || fail "takes $(takes) of $before"
+shrunk() { takes && (($(takes) <= before - 40000000)); }
+await "well below $before bytes" shrunk
 all_there
 
 fact 'a device in use is refused'
