@@ -204,7 +204,31 @@ START_TEST(a_smaller_tier_evicts_and_a_larger_one_takes_more)
 }
 END_TEST
 
+START_TEST(what_nvme_evicted_and_dram_still_has_goes_to_nvme_on_order)
+{
+	struct place p;
+	struct pattern pat;
+	struct mc_file *f;
+
+	place_make(&p);
+	pat = make_pattern(&p, "a", 30 * MIB);
+	place_open(&p, 64 * MIB, 128 * MIB);
+	f = file_open(&p, &pat);
+	ck_assert_int_eq(warm(f, MC_TIER_NVME), 0);
+	ck_assert_int_eq(mc_store_resize(p.store, MC_TIER_NVME, 16 * MIB), 0);
+	ck_assert_uint_eq(residency(&p, f).dram, pat.size);
+	ck_assert_uint_le(residency(&p, f).nvme, 16 * MIB);
+	ck_assert_int_eq(mc_store_resize(p.store, MC_TIER_NVME, 128 * MIB), 0);
+	ck_assert_int_eq(warm(f, MC_TIER_NVME), 0);
+	ck_assert_uint_eq(residency(&p, f).nvme, pat.size);
+	mc_file_put(f);
+	place_close(&p, false);
+	place_remove(&p);
+}
+END_TEST
+
 SUITE_MAIN("store-warm", what_is_warm_on_nvme_is_durable_when_the_call_returns,
 	warm_in_dram_is_resident_and_holes_are_not_missed, what_cannot_be_warmed_says_why,
 	a_caller_that_says_no_ends_it, a_rate_holds_across_files_and_many_share_one_wait,
-	a_smaller_tier_evicts_and_a_larger_one_takes_more)
+	a_smaller_tier_evicts_and_a_larger_one_takes_more,
+	what_nvme_evicted_and_dram_still_has_goes_to_nvme_on_order)

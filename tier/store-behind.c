@@ -141,6 +141,18 @@ void mc_behind_start(struct mc_file *f, uint64_t block)
 	send(s, b);
 }
 
+void mc_behind_forget(struct mc_file *f, uint64_t block)
+{
+	struct mc_store *s = f->store;
+	struct mc_pair *p;
+
+	mc_mutex_lock(&s->lock);
+	p = mc_file_pair(f, block);
+	if (p != NULL && p->blk[block & 1].behind == MC_BEHIND_DONE)
+		p->blk[block & 1].behind = MC_BEHIND_NONE;
+	mc_mutex_unlock(&s->lock);
+}
+
 /* The backlog has room: the next pair that waits for it. */
 static void start_next(struct mc_store *s)
 {

@@ -324,3 +324,5 @@ void mc_mend_leave(struct mc_store *s) MC_EXCLUDES(s->lock);
 /* store-behind.c */
 /* Writes a VALID block to NVMe from its DRAM image, later when the backlog is full. */
 void mc_behind_start(struct mc_file *f, uint64_t block) MC_EXCLUDES(f->store->lock);
+/* NVMe has the block no more: a copy in DRAM goes there again, when it leaves at the latest. */
+void mc_behind_forget(struct mc_file *f, uint64_t block) MC_EXCLUDES(f->store->lock);

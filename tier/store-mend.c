@@ -103,19 +103,6 @@ static bool is_held(struct mc_file *f)
 	return open || mc_nvme_held(f->nvme);
 }
 
-/* A copy in DRAM goes to NVMe once more, when it leaves at the latest. */
-static void forget_behind(struct mc_file *f, uint64_t block)
-{
-	struct mc_store *s = f->store;
-	struct mc_pair *p;
-
-	mc_mutex_lock(&s->lock);
-	p = mc_file_pair(f, block);
-	if (p != NULL && p->blk[block & 1].behind == MC_BEHIND_DONE)
-		p->blk[block & 1].behind = MC_BEHIND_NONE;
-	mc_mutex_unlock(&s->lock);
-}
-
 /* False: the store closes. */
 static bool begin(struct mc_store *s)
 {
@@ -158,7 +145,7 @@ enum mc_mended mc_file_damaged(struct mc_file *f, uint64_t block)
 	const char *text = "dropped, and fetched again when it is read";
 	int r = -ENOMEM;
 
-	forget_behind(f, block);
+	mc_behind_forget(f, block);
 	if (is_held(f)) {
 		if (!begin(s))
 			return MC_MEND_WAITS;

@@ -69,8 +69,10 @@ static void came(struct mc_file_read *r, int res)
 	struct warm *w = slot->warm;
 
 	if (res == 0) {
-		if (w->opts->tier == MC_TIER_NVME)
+		if (w->opts->tier == MC_TIER_NVME) { /* it was asked for as it is not there */
+			mc_behind_forget(r->file, r->off >> MC_BLOCK_SHIFT);
 			mc_behind_start(r->file, r->off >> MC_BLOCK_SHIFT);
+		}
 		mc_file_read_end(r);
 	}
 	mc_mutex_lock(&w->lock);
