@@ -14,6 +14,7 @@
  * kv-log-split.c    objects too large for one record
  * kv-log-split-read.c  reading them
  * kv-log-reclaim.c  the packer's other work: survivors of a segment move
+ * kv-log-choose.c   of which segment
  * kv-log-commit.c   the committer: sync, journal, done
  * kv-log-recover.c  what is there at the start
  * kv-log-fsck.c     the same without a daemon: checking and repairing

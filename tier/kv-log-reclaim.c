@@ -6,7 +6,7 @@
  * Survivors lie together: what lived once tends to live on, and a segment of such records is not
  * copied again soon. Every record is verified before it is copied; what does not verify is evicted.
  */
-#include "tier/kv-log-impl.h"
+#include "tier/kv-log-choose.h"
 
 #include "tier/cleanup.h"
 #include "tier/digest.h"
@@ -18,9 +18,6 @@
 
 #define WINDOW (UINT64_C(9) << 20) /* bytes read at once: a record and what is around it */
 #define GAIN_PERCENT 5             /* of the segment must come free */
-#define MAX_ASKED 64u              /* segments of which the owner is asked before one is chosen */
-#define SAMPLES 32u                /* records asked about in each */
-#define SAMPLE_STEP 16u            /* of the list, from one to the next */
 
 struct victim {
 	struct mc_kv_segment *seg; /* NULL: the objects in parts */
@@ -29,31 +26,6 @@ struct victim {
 	uint64_t evict; /* bytes of those not to be kept */
 	bool down;      /* to the lower floor */
 };
-
-static struct mc_kv_op *copy_of(
-	const struct mc_kv_entry *e, uint32_t slot, struct mc_kv_segment *seg)
-{
-	struct mc_kv_op *op = calloc(1, sizeof(*op));
-	size_t crc_len = 4 * (size_t)e->n_crc;
-	char *mem = malloc(crc_len + e->key_len + 1u);
-
-	if (op == NULL || mem == NULL) {
-		free(op);
-		free(mem);
-		return NULL;
-	}
-	memcpy(mem, e->crc, crc_len + e->key_len + 1u);
-	op->kind = MC_KV_OP_COPY;
-	op->of_part = e->kind == MC_KV_PART;
-	op->mem = mem;
-	op->meta = mc_kv_entry_meta(e);
-	op->meta.crc = (const uint32_t *)(const void *)mem;
-	op->meta.key = mem + crc_len;
-	op->slot = slot;
-	op->from = mc_kv_entry_loc(e);
-	op->from_seg = seg;
-	return op;
-}
 
 static void free_victim(struct victim *v)
 {
@@ -92,7 +64,7 @@ static int list_live(struct mc_kv_log *log, struct victim *v)
 		r = -ENOMEM;
 	for (uint32_t at = next_live_locked(log, v, 0); at != 0 && r == 0;
 		at = next_live_locked(log, v, at)) {
-		v->ops[v->n] = copy_of(mc_kv_table_get(&log->table, at), at, v->seg);
+		v->ops[v->n] = mc_kv_copy_op(mc_kv_table_get(&log->table, at), at, v->seg);
 		if (v->ops[v->n] == NULL)
 			r = -ENOMEM;
 		else
@@ -102,16 +74,6 @@ static int list_live(struct mc_kv_log *log, struct victim *v)
 	if (r == 0)
 		qsort(v->ops, v->n, sizeof(*v->ops), by_place);
 	return r;
-}
-
-static struct mc_kv_log_owner owner_of(struct mc_kv_log *log)
-{
-	struct mc_kv_log_owner owner;
-
-	mc_mutex_lock(&log->lock);
-	owner = log->owner;
-	mc_mutex_unlock(&log->lock);
-	return owner;
 }
 
 /* The key of the object a part belongs to, into op->key. */
@@ -130,7 +92,7 @@ static void name_whole(struct mc_kv_log *log, struct mc_kv_op *op)
  * by a reader. */
 static void ask_owner(struct mc_kv_log *log, struct victim *v)
 {
-	struct mc_kv_log_owner o = owner_of(log);
+	struct mc_kv_log_owner o = mc_kv_owner(log);
 
 	for (size_t i = 0; i < v->n && !v->down; i++) {
 		struct mc_kv_op *op = v->ops[i];
@@ -146,7 +108,7 @@ static void ask_owner(struct mc_kv_log *log, struct victim *v)
 
 static void evict(struct mc_kv_log *log, struct mc_kv_op *op)
 {
-	struct mc_kv_log_owner o = owner_of(log);
+	struct mc_kv_log_owner o = mc_kv_owner(log);
 	uint32_t slot = op->slot;
 	struct mc_kv_loc from = op->from;
 	const struct mc_kv_entry *e;
@@ -289,106 +251,7 @@ static int empty_victim(struct mc_kv_log *log, struct victim *v)
 	return r;
 }
 
-/* ---- choosing */
-
-struct candidate {
-	struct mc_kv_segment *seg;
-	uint64_t dead; /* bytes; what a full segment could not hold at its end is not dead: copying
-			  its records would not gain it */
-	uint64_t gain; /* bytes, estimated: what the owner does not keep counted in */
-};
-
-static int by_age(const struct candidate *x, const struct candidate *y)
-{
-	return x->seg->taken < y->seg->taken ? -1 : x->seg->taken > y->seg->taken;
-}
-
-/* Of equals the older one: what lies in it is less likely to be wanted soon. */
-static int by_dead(const void *a, const void *b)
-{
-	const struct candidate *x = a, *y = b;
-
-	return x->dead != y->dead ? (x->dead > y->dead ? -1 : 1) : by_age(x, y);
-}
-
-static int by_gain(const void *a, const void *b)
-{
-	const struct candidate *x = a, *y = b;
-
-	return x->gain != y->gain ? (x->gain > y->gain ? -1 : 1) : by_age(x, y);
-}
-
-/* All of the floor that could be reclaimed, in *ret, owned by the caller. Their number, or -ENOMEM.
- */
-static int64_t list_candidates(
-	struct mc_kv_log *log, const struct mc_kv_floor *f, struct candidate **ret)
-{
-	struct candidate *c;
-	size_t n = 0;
-
-	mc_mutex_lock(&log->lock);
-	c = calloc(log->n_segs + 1u, sizeof(*c));
-	for (uint32_t i = 1; c != NULL && i < log->n_segs; i++) {
-		struct mc_kv_segment *seg = log->segs[i];
-
-		if (seg == NULL || seg->floor != f || seg->state != MC_KV_SEG_SEALED ||
-			seg->head == 0 || seg->writers != 0 || seg->aside != 0)
-			continue;
-		c[n].seg = seg;
-		c[n].dead = seg->filled > seg->live ? seg->filled - seg->live : 0;
-		c[n].gain = c[n].dead;
-		n++;
-	}
-	mc_mutex_unlock(&log->lock);
-	*ret = c;
-	return c == NULL ? -ENOMEM : (int64_t)n;
-}
-
-/* What the owner says of a few records stands for the segment. */
-static void estimate(struct mc_kv_log *log, struct candidate *c, const struct mc_kv_log_owner *o)
-{
-	struct mc_kv_op *ops[SAMPLES];
-	uint64_t live, asked = 0, unwanted = 0;
-	uint32_t at, n = 0;
-
-	mc_mutex_lock(&log->lock);
-	live = c->seg->live;
-	at = c->seg->head;
-	for (unsigned i = 0; i < SAMPLES * SAMPLE_STEP && at != 0; i++) {
-		const struct mc_kv_entry *e = mc_kv_table_get(&log->table, at);
-
-		if (i % SAMPLE_STEP == 0 && (ops[n] = copy_of(e, at, c->seg)) != NULL)
-			n++;
-		at = e->seg_next;
-	}
-	mc_mutex_unlock(&log->lock);
-	for (uint32_t i = 0; i < n; i++) {
-		asked += ops[i]->meta.size + 1;
-		if (!ops[i]->of_part && !o->keep(o->ctx, ops[i]->meta.key, ops[i]->meta.version))
-			unwanted += ops[i]->meta.size + 1;
-		mc_kv_op_free(ops[i]);
-	}
-	if (asked > 0)
-		c->gain += (uint64_t)((double)live * ((double)unwanted / (double)asked));
-}
-
-/* The best first. Of many, those with the most dead bytes and some of the others, in turn. */
-static void rank(struct mc_kv_log *log, struct mc_kv_floor *f, struct candidate *c, size_t n)
-{
-	struct mc_kv_log_owner o = owner_of(log);
-	size_t half = MAX_ASKED / 2;
-
-	qsort(c, n, sizeof(*c), by_dead);
-	if (o.keep == NULL)
-		return;
-	for (size_t i = 0; i < n && i < half; i++)
-		estimate(log, &c[i], &o);
-	if (n > half)
-		for (size_t i = 0; i < half && i < n - half; i++)
-			estimate(log, &c[half + (f->asked_from + i) % (n - half)], &o);
-	f->asked_from += half;
-	qsort(c, n, sizeof(*c), by_gain);
-}
+/* ---- the whole */
 
 /* An object in parts that the owner does not keep. */
 static int evict_split(struct mc_kv_log *log)
@@ -409,32 +272,8 @@ static int evict_split(struct mc_kv_log *log)
 	return any ? 0 : -ENOENT;
 }
 
-/* Whether the lower floor takes what lives in the segment without its spare one, as far as can be
- * told. */
-static bool fits_below(struct mc_kv_log *log, const struct mc_kv_segment *seg)
-{
-	const struct mc_kv_floor *f = mc_kv_bottom(log);
-	uint64_t room = f->puts.seg != NULL ? f->segment_bytes - f->puts.off : 0;
-	uint64_t live;
-	uint32_t left;
-
-	mc_mutex_lock(&log->lock);
-	live = seg->live;
-	left = mc_kv_segments_left_locked(log, f);
-	mc_mutex_unlock(&log->lock);
-	return room + (left > 1 ? left - 1 : 0) * f->segment_bytes >= live;
-}
-
-static bool any_fits_below(struct mc_kv_log *log, const struct candidate *c, size_t n)
-{
-	size_t i = 0;
-
-	while (i < n && !fits_below(log, c[i].seg))
-		i++;
-	return i < n;
-}
-
-static int reclaim_one(struct mc_kv_log *log, const struct candidate *c, enum mc_kv_reclaim how)
+static int reclaim_one(
+	struct mc_kv_log *log, const struct mc_kv_candidate *c, enum mc_kv_reclaim how)
 {
 	struct victim v = {.seg = c->seg, .down = how == MC_KV_RECLAIM_DOWN};
 	int r = list_live(log, &v);
@@ -454,18 +293,18 @@ static int reclaim_one(struct mc_kv_log *log, const struct candidate *c, enum mc
 
 int mc_kv_reclaim(struct mc_kv_log *log, struct mc_kv_floor *f, enum mc_kv_reclaim how)
 {
-	cleanup_free struct candidate *c = NULL;
-	int64_t n = list_candidates(log, f, &c);
+	cleanup_free struct mc_kv_candidate *c = NULL;
+	int64_t n = mc_kv_candidates(log, f, &c);
 
 	if (n < 0)
 		return (int)n;
-	if (how == MC_KV_RECLAIM_DOWN && n > 0 && !any_fits_below(log, c, (size_t)n))
+	if (how == MC_KV_RECLAIM_DOWN && n > 0 && !mc_kv_any_fits_below(log, c, (size_t)n))
 		return -EAGAIN;
-	rank(log, f, c, (size_t)n);
+	mc_kv_rank(log, f, c, (size_t)n);
 	for (int64_t i = 0; i < n; i++) {
 		int r = -EAGAIN;
 
-		if (how != MC_KV_RECLAIM_DOWN || fits_below(log, c[i].seg))
+		if (how != MC_KV_RECLAIM_DOWN || mc_kv_fits_below(log, c[i].seg))
 			r = reclaim_one(log, &c[i], how);
 		if (r != -ENOTSUP)
 			return r;
