@@ -1,15 +1,14 @@
 /* An HTTP server of one page, by libmicrohttpd; one thread, few connections. */
 #include "fs/metrics-http.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fs/status.h"
+#include "tier/address.h"
 
 #define CONNECTIONS 16
 #define IDLE_S 10u
@@ -68,33 +67,13 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *u
 	return reply_metrics(c, h->fs);
 }
 
-/* The address of "HOST:PORT" or "[HOST]:PORT", numeric; the caller frees it. */
-static int resolve(const char *where, struct addrinfo **ret)
-{
-	const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
-		.ai_socktype = SOCK_STREAM};
-	const char *colon = strrchr(where, ':');
-	size_t len = colon == NULL ? 0 : (size_t)(colon - where);
-	char host[64];
-
-	if (len >= 2 && where[0] == '[' && where[len - 1] == ']') {
-		where++;
-		len -= 2;
-	}
-	if (len == 0 || len >= sizeof(host) || colon[1] == '\0')
-		return -EINVAL;
-	memcpy(host, where, len);
-	host[len] = '\0';
-	return getaddrinfo(host, colon + 1, &hints, ret) == 0 ? 0 : -EINVAL;
-}
-
 int mc_metrics_http_open(
 	struct mc_fs *fs, const char *where, struct mc_metrics_http **ret, struct mc_err *err)
 {
 	struct mc_metrics_http *h = calloc(1, sizeof(*h));
 	struct addrinfo *at = NULL;
 	unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD;
-	int r = h == NULL ? -ENOMEM : resolve(where, &at);
+	int r = h == NULL ? -ENOMEM : mc_address_parse(where, &at);
 
 	if (r < 0) {
 		free(h);

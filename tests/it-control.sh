@@ -170,7 +170,7 @@ grep -qx 'mooncakefs_up 1' "$MC_TMP/page" || fail 'metrics'
 mkdir "$MC_TMP/mnt2"
 run 1 mount -f "$MC_TMP/mnt2" --remote "$remote" --dram 64MiB --metrics "127.0.0.1:$port"
 says "--metrics 127.0.0.1:$port: Address already in use"
-run 1 mount -f "$MC_TMP/mnt2" --remote "$remote" --dram 64MiB --metrics localhost
+run 2 mount -f "$MC_TMP/mnt2" --remote "$remote" --dram 64MiB --metrics localhost
 says 'is not a numeric address and port'
 mount_stop || fail "stop: $mount_rc"
 

@@ -53,6 +53,7 @@ sys.exit(f"not in mooncakefs.json(5): {keys - page}" if keys - page else 0)' \
 fact 'the manual pages are clean'
 find "$top/share/man" -type f >"$MC_TMP/pages"
 while read -r page; do
+	! grep -nF '(null)' "$page" || fail "$page"
 	if command -v mandoc >/dev/null; then
 		mandoc -Tlint "$page" >"$MC_TMP/out" 2>&1 || { cat "$MC_TMP/out"; fail "$page"; }
 	fi

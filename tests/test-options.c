@@ -261,7 +261,7 @@ START_TEST(a_value_in_quotes_may_hold_commas)
 }
 END_TEST
 
-START_TEST(choices_and_places_are_checked_where_they_are_given)
+START_TEST(choices_places_and_addresses_are_checked_where_they_are_given)
 {
 	static const struct {
 		const char *words[3];
@@ -279,6 +279,17 @@ START_TEST(choices_and_places_are_checked_where_they_are_given)
 		{{"--nvme", "/n,12XB"},
 			"--nvme: \"/n,12XB\" is not DIR or DIR,SIZE such as "
 			"/nvme/mooncake,800GiB"},
+		{{"--metrics", "127.0.0.1:9464"}, NULL},
+		{{"--metrics", "[::1]:9464"}, NULL},
+		{{"--metrics", "localhost:9464"},
+			"--metrics: \"localhost:9464\" is not a numeric address and port such as "
+			"127.0.0.1:9464 or [::1]:9464"},
+		{{"--metrics", "127.0.0.1:65536"},
+			"--metrics: \"127.0.0.1:65536\" is not a numeric address and port such as "
+			"127.0.0.1:9464 or [::1]:9464"},
+		{{"--metrics", "127.0.0.1"},
+			"--metrics: \"127.0.0.1\" is not a numeric address and port such as "
+			"127.0.0.1:9464 or [::1]:9464"},
 		{{"-o", "io_uring"},
 			"-o io_uring: this transport is not used: a mount that it serves cannot be "
 			"taken over by another process; leave the option out"},
@@ -405,7 +416,7 @@ SUITE_MAIN("options", sizes_are_read_exactly_and_without_overflow, sizes_are_sho
 	a_wrong_line_says_what_is_wrong_and_what_was_meant,
 	words_of_o_are_options_and_fstab_words_are_ignored, a_value_in_quotes_may_hold_commas,
 	a_remote_given_several_times_is_all_of_them_of_the_best_origin,
-	choices_and_places_are_checked_where_they_are_given,
+	choices_places_and_addresses_are_checked_where_they_are_given,
 	values_are_shown_as_they_are_written_with_their_origin,
 	a_check_names_the_line_of_every_mistake,
 	a_flag_beats_o_and_o_beats_the_file_and_the_file_beats_the_default,

@@ -171,12 +171,14 @@ static void put_type(FILE *out, const struct mc_option *opt)
 {
 	static const char *const types[] = {[MC_OPTION_FLAG] = "true or false",
 		[MC_OPTION_TEXT] = "text",
+		[MC_OPTION_TEXTS] = "text, or a list of texts",
 		[MC_OPTION_COUNT] = "a whole number",
 		[MC_OPTION_SECONDS] = "a whole number of seconds",
 		[MC_OPTION_SIZE] = "bytes, or text with a unit such as \"4GiB\"",
 		[MC_OPTION_PERCENT] = "per cent",
 		[MC_OPTION_CHOICE] = "one of the words",
-		[MC_OPTION_PLACE] = "text: a directory, perhaps a comma and a size"};
+		[MC_OPTION_PLACE] = "text: a directory, perhaps a comma and a size",
+		[MC_OPTION_ADDRESS] = "text: a numeric address, a colon and a port"};
 
 	fprintf(out, "Value: %s", types[opt->type]);
 	if (opt->type == MC_OPTION_CHOICE)

@@ -70,6 +70,9 @@ static json_t *rule_of(const struct mc_option *opt)
 	case MC_OPTION_PLACE:
 		return json_pack("{s:s, s:s}", "type", "string", "pattern",
 			"^([^,]+|.+,[0-9]+(\\.[0-9]+)?[kKmMgGtTpP]?[iI]?[bB]?)$");
+	case MC_OPTION_ADDRESS:
+		return json_pack("{s:s, s:s}", "type", "string", "pattern",
+			"^(\\[[0-9a-fA-F:.]+\\]|[0-9a-fA-F:.]+):[0-9]{1,5}$");
 	case MC_OPTION_TEXTS:
 		return json_pack("{s:[{s:s, s:i}, {s:s, s:i, s:{s:s, s:i}}]}", "anyOf", "type",
 			"string", "minLength", 1, "type", "array", "minItems", 1, "items", "type",

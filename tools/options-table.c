@@ -147,7 +147,7 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		"Stay in the foreground and log to standard error.", MC_IN_MOUNT},
 	[MC_OPT_LAZY] = {"lazy", 0, false, false, MC_OPTION_FLAG, NULL, NULL, 0, 0,
 		"Detach a busy mount now; the daemon ends after the last close.", MC_IN_UMOUNT},
-	[MC_OPT_METRICS] = {"metrics", 0, true, true, MC_OPTION_TEXT, "ADDRESS:PORT", NULL, 0, 0,
+	[MC_OPT_METRICS] = {"metrics", 0, true, true, MC_OPTION_ADDRESS, "ADDRESS:PORT", NULL, 0, 0,
 		"Serve the metrics at http://ADDRESS:PORT/metrics, to whoever reaches it, such as "
 		"127.0.0.1:9464.",
 		ON_MOUNT},

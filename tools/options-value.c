@@ -1,6 +1,7 @@
 /* One option's value from text: its type, its limits, and what is said about a wrong one. */
 #include "tools/options.h"
 
+#include "tier/address.h"
 #include "tools/size.h"
 
 #include <assert.h>
@@ -81,7 +82,17 @@ static int parse_choice(const struct mc_option *opt, const char *text, uint64_t 
 static bool is_text(const struct mc_option *opt)
 {
 	return opt->type == MC_OPTION_TEXT || opt->type == MC_OPTION_TEXTS ||
-		opt->type == MC_OPTION_PLACE;
+		opt->type == MC_OPTION_PLACE || opt->type == MC_OPTION_ADDRESS;
+}
+
+static int check_address(const char *text)
+{
+	struct addrinfo *at;
+	int r = mc_address_parse(text, &at);
+
+	if (r == 0)
+		freeaddrinfo(at);
+	return r;
 }
 
 /* Whether text is one of the option's type; *ret is its number where the type has one. */
@@ -110,6 +121,8 @@ static int parse_value(const struct mc_option *opt, const char *text, uint64_t *
 		if (r < 0 || v == 0)
 			return r;
 		break;
+	case MC_OPTION_ADDRESS:
+		return check_address(text);
 	case MC_OPTION_TEXT:
 		return *text == '\0' ? -EINVAL : 0;
 	case MC_OPTION_TEXTS:
@@ -130,7 +143,9 @@ static int bad_value(const struct mc_option *opt, int code, const char *text, co
 		[MC_OPTION_SECONDS] = "a whole number of seconds",
 		[MC_OPTION_SIZE] = "a size such as 512MiB or 4GiB",
 		[MC_OPTION_PERCENT] = "per cent, more than 0 and at most 100",
-		[MC_OPTION_PLACE] = "DIR or DIR,SIZE such as /nvme/mooncake,800GiB"};
+		[MC_OPTION_PLACE] = "DIR or DIR,SIZE such as /nvme/mooncake,800GiB",
+		[MC_OPTION_ADDRESS] =
+			"a numeric address and port such as 127.0.0.1:9464 or [::1]:9464"};
 	char min[MC_SIZE_TEXT], max[MC_SIZE_TEXT];
 
 	if (opt->type == MC_OPTION_TEXT || opt->type == MC_OPTION_TEXTS)

@@ -82,6 +82,7 @@ enum mc_option_type {
 	MC_OPTION_PERCENT, /* 0 to 100, fractions allowed; kept in millionths of the whole */
 	MC_OPTION_CHOICE,  /* one of the words that unit lists, "a|b|c"; kept as its index */
 	MC_OPTION_PLACE,   /* a directory, perhaps with ",SIZE"; kept as text */
+	MC_OPTION_ADDRESS, /* a numeric address and port; kept as text */
 };
 
 enum { MC_LOG_FORMAT_TEXT, MC_LOG_FORMAT_JSON }; /* choices of log-format */
