@@ -417,6 +417,11 @@ int kv_drop_record_locked(struct mc_kv *kv, const char *key, struct kv_object *o
 /* An object has lost its last copy, or keeps only one that is damaged: for the log. */
 void kv_tell_lost(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
 
+/* ---- kv-seal.c */
+/* The writer's bytes become the object's, res says where. copy: its file may still be stored to. */
+int kv_seal(struct mc_kv_writer *w, struct kv_object *obj, struct kv_res *res, const char *key,
+	bool copy) MC_EXCLUDES(w->kv->lock);
+
 /* ---- kv-evict.c */
 /* [blocks] See mc_kv_evict_from; the caller has a reference. */
 int kv_evict_dram(struct mc_kv *kv, struct kv_object *obj, const char **ret_why)
