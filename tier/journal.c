@@ -1,5 +1,5 @@
 /*
- * Generations, group commit and snapshots.
+ * Group commit, snapshots and the generations they begin; journal-replay.c reads them.
  *
  * Invariants:
  * 1. SUPER names a generation whose snapshot is durable and complete before SUPER says so.
@@ -16,12 +16,11 @@
 
 #include "tier/io.h"
 #include "tier/journal-page.h"
+#include "tier/journal-replay.h"
 #include "tier/journal-super.h"
 #include "tier/lock.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,112 +51,6 @@ struct mc_journal {
 	uint64_t joined_records; /* appended until then */
 };
 
-/* ---- replay */
-
-static void tell(
-	const struct mc_journal *j, const char *file, uint64_t generation, const char *what)
-{
-	char name[32];
-
-	if (j->o.damaged == NULL)
-		return;
-	if (generation != 0)
-		snprintf(name, sizeof(name), "%s.%" PRIu64, file, generation);
-	else
-		snprintf(name, sizeof(name), "%s", file);
-	j->o.damaged(j->o.damaged_ctx, name, what);
-}
-
-static const char *name_of(enum mc_journal_kind kind)
-{
-	return kind == MC_JOURNAL_SNAPSHOT ? "snapshot" : "log";
-}
-
-/* What ends a file too early. */
-static int tell_end(const struct mc_journal *j, enum mc_journal_kind kind,
-	const struct mc_journal_file *f, const struct mc_journal_end *end)
-{
-	bool snapshot = kind == MC_JOURNAL_SNAPSHOT;
-	int64_t stray = 0;
-	char what[128];
-
-	if (j->o.damaged == NULL || (snapshot && end->last))
-		return 0;
-	if (!snapshot)
-		stray = mc_journal_pages_stray(f, j->super.generation, end->pages + 1);
-	if (stray < 0)
-		return (int)stray;
-	if (!snapshot && !(end->torn && f->owned) && stray == 0)
-		return 0;
-	snprintf(what, sizeof(what),
-		"page %" PRIu64 " is not whole; the records from there on are lost", end->pages);
-	tell(j, name_of(kind), j->super.generation, what);
-	return 0;
-}
-
-/* Without SUPER and with nothing behind the first snapshot, nothing was ever acknowledged. */
-static void tell_missing_super(
-	const struct mc_journal *j, const struct mc_journal_end *log, unsigned *damaged)
-{
-	if (j->super.whole > 0 || j->super.bad > 0 || (j->super.generation == 1 && log->pages == 0))
-		return;
-	++*damaged;
-	tell(j, "SUPER", 0, "is missing");
-}
-
-static int read_file(
-	struct mc_journal *j, enum mc_journal_kind kind, unsigned *damaged, struct mc_err *err)
-{
-	struct mc_journal_end end = {0};
-	struct mc_journal_file f;
-	int r = mc_journal_file_open(&j->place, kind, j->super.generation, &f);
-
-	if (r == -ENOENT) {
-		++*damaged;
-		tell(j, name_of(kind), j->super.generation, "is missing; its records are lost");
-		return 0;
-	}
-	if (r != 0)
-		return r;
-	r = mc_journal_pages_read(&j->o, &f, j->super.generation, &end, err);
-	if (r == 0)
-		r = tell_end(j, kind, &f, &end);
-	mc_journal_file_close(&f);
-	if (kind == MC_JOURNAL_SNAPSHOT && r == 0 && !end.last)
-		++*damaged;
-	if (kind == MC_JOURNAL_LOG && r == 0)
-		tell_missing_super(j, &end, damaged);
-	return r;
-}
-
-static bool snapshot_exists(struct mc_journal *j)
-{
-	struct mc_journal_file f;
-
-	if (mc_journal_file_open(&j->place, MC_JOURNAL_SNAPSHOT, j->super.generation, &f) != 0)
-		return false;
-	mc_journal_file_close(&f);
-	return true;
-}
-
-/* Which generation is in force. */
-static int find_generation(struct mc_journal *j, unsigned *damaged, struct mc_err *err)
-{
-	struct mc_journal_super *s = &j->super;
-	int r = mc_journal_super_read(s, err);
-
-	if (r != 0 || (s->whole > 0 && s->bad == 0 && snapshot_exists(j)))
-		return r;
-	if (j->place.dir == NULL && s->bad == 0)
-		return 0; /* an area of which nothing was used yet */
-	if (s->bad > 0)
-		tell(j, "SUPER", 0,
-			s->whole > 0 ? "one of its two pages is not whole"
-				     : "neither of its two pages is whole");
-	*damaged += s->whole == 0 && s->bad > 0;
-	return mc_journal_super_find(s);
-}
-
 int mc_journal_open(const struct mc_journal_opts *opts, struct mc_journal **ret,
 	unsigned *ret_damaged, struct mc_err *err)
 {
@@ -177,14 +70,7 @@ int mc_journal_open(const struct mc_journal_opts *opts, struct mc_journal **ret,
 	j->super = (struct mc_journal_super){.place = &j->place};
 	memcpy(j->super.uuid, opts->uuid, sizeof(j->super.uuid));
 	if (r == 0)
-		r = find_generation(j, ret_damaged, err);
-	if (r == 0 && opts->share != NULL && j->super.generation > 0)
-		atomic_store(&opts->share->total,
-			mc_journal_place_bytes(&j->place, j->super.generation));
-	if (r == 0 && j->super.generation > 0)
-		r = read_file(j, MC_JOURNAL_SNAPSHOT, ret_damaged, err);
-	if (r == 0 && j->super.generation > 0)
-		r = read_file(j, MC_JOURNAL_LOG, ret_damaged, err);
+		r = mc_journal_replay(opts, &j->place, &j->super, ret_damaged, err);
 	if (r != 0) {
 		mc_journal_close(j);
 		return r;
