@@ -1,6 +1,7 @@
 /*
- * What a kind of remote implements. Called by remote.c only, which has checked paths, lengths and
- * states before, and checks results after; a backend may rely on that. Every operation is required.
+ * What a kind of remote implements. Called by remote.c and remote-call.c only, which have checked
+ * paths, lengths and states before, and check results after; a backend may rely on that. Every
+ * operation is required.
  */
 #pragma once
 
