@@ -14,6 +14,7 @@
 #include "tier/remote-aside.h"
 
 #include "tier/lock.h"
+#include "tier/remote-aside-job.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,32 +24,6 @@
 #define GRACE_NS UINT64_C(200000000) /* for calls that look at their deadline themselves */
 #define ALIGN 4096                   /* what O_DIRECT wants of a put's bytes */
 
-enum op { OPEN, STAT, PUT, SYNC, LIST, MKDIR, UNLINK, RENAME, TOUCH, SPACE };
-
-struct entry {
-	struct entry *next;
-	struct mc_remote_attr attr;
-	char name[];
-};
-
-struct job {
-	struct job *next;
-	enum op op;
-	struct mc_remote_call c; /* its strings are path and new_path */
-	char *path, *new_path;   /* owned; of OPEN the URL */
-	void *buf;               /* owned, of PUT */
-	size_t len;
-	unsigned flags;
-	/* The outcome. */
-	int res;
-	struct mc_err err;
-	struct mc_remote_attr attr;
-	struct mc_remote_space space;
-	struct entry *first, **last; /* owned */
-	/* Under the lock: */
-	bool running, over, left;
-};
-
 struct aside {
 	struct mc_backend base;
 	struct mc_backend *inner;           /* owned; NULL until it is open */
@@ -57,8 +32,8 @@ struct aside {
 	struct mc_remote_counters *outer;   /* borrowed until close */
 	struct mc_mutex lock;
 	struct mc_cond work, done;
-	struct job *head MC_GUARDED_BY(lock); /* FIFO */
-	struct job **tail MC_GUARDED_BY(lock);
+	struct aside_job *head MC_GUARDED_BY(lock); /* FIFO */
+	struct aside_job **tail MC_GUARDED_BY(lock);
 	unsigned n_threads MC_GUARDED_BY(lock);
 	unsigned n_idle MC_GUARDED_BY(lock);
 	unsigned n_left MC_GUARDED_BY(lock);
@@ -66,86 +41,30 @@ struct aside {
 	bool orphaned MC_GUARDED_BY(lock); /* closed with something left */
 };
 
-/* ---- jobs */
-
-static void job_free(struct job *j)
-{
-	struct entry *e;
-
-	if (j == NULL)
-		return;
-	while ((e = j->first) != NULL) {
-		j->first = e->next;
-		free(e);
-	}
-	free(j->path);
-	free(j->new_path);
-	free(j->buf);
-	free(j);
-}
-
-static struct job *job_new(enum op op, const struct mc_remote_call *c)
-{
-	struct job *j = calloc(1, sizeof(*j));
-
-	if (j == NULL)
-		return NULL;
-	j->op = op;
-	j->last = &j->first;
-	j->path = strdup(c->path);
-	j->new_path = c->new_path != NULL ? strdup(c->new_path) : NULL;
-	if (j->path == NULL || (c->new_path != NULL && j->new_path == NULL)) {
-		job_free(j);
-		return NULL;
-	}
-	j->c = (struct mc_remote_call){.path = j->path,
-		.new_path = j->new_path,
-		.durable = c->durable,
-		.deadline_ns = c->deadline_ns,
-		.err = &j->err};
-	return j;
-}
-
-static int keep_entry(void *ctx, const char *name, const struct mc_remote_attr *attr)
-{
-	struct job *j = ctx;
-	size_t len = strlen(name) + 1;
-	struct entry *e = malloc(sizeof(*e) + len);
-
-	if (e == NULL)
-		return -ENOMEM;
-	e->next = NULL;
-	e->attr = *attr;
-	memcpy(e->name, name, len);
-	*j->last = e;
-	j->last = &e->next;
-	return 0;
-}
-
-static int run(struct aside *a, struct job *j)
+static int run(struct aside *a, struct aside_job *j)
 {
 	const struct mc_backend_ops *ops = a->inner != NULL ? a->inner->ops : NULL;
 
 	switch (j->op) {
-	case OPEN:
+	case ASIDE_OPEN:
 		return mc_remote_dir_open(j->path, &a->opts, &a->counters, &a->inner, &j->err);
-	case STAT:
+	case ASIDE_STAT:
 		return ops->stat(a->inner, &j->c, &j->attr);
-	case PUT:
+	case ASIDE_PUT:
 		return ops->put(a->inner, &j->c, j->buf, j->len, j->flags);
-	case SYNC:
+	case ASIDE_SYNC:
 		return ops->sync(a->inner, &j->c);
-	case LIST:
-		return ops->list(a->inner, &j->c, keep_entry, j);
-	case MKDIR:
+	case ASIDE_LIST:
+		return ops->list(a->inner, &j->c, mc_aside_job_keep, j);
+	case ASIDE_MKDIR:
 		return ops->mkdir(a->inner, &j->c);
-	case UNLINK:
+	case ASIDE_UNLINK:
 		return ops->unlink(a->inner, &j->c);
-	case RENAME:
+	case ASIDE_RENAME:
 		return ops->rename(a->inner, &j->c);
-	case TOUCH:
+	case ASIDE_TOUCH:
 		return ops->touch(a->inner, &j->c);
-	case SPACE:
+	case ASIDE_SPACE:
 		return ops->space(a->inner, &j->c, &j->space);
 	}
 	return -EINVAL;
@@ -164,9 +83,9 @@ static void aside_free(struct aside *a)
 	free(a);
 }
 
-static struct job *pop_locked(struct aside *a) MC_REQUIRES(a->lock)
+static struct aside_job *pop_locked(struct aside *a) MC_REQUIRES(a->lock)
 {
-	struct job *j = a->head;
+	struct aside_job *j = a->head;
 
 	a->head = j->next;
 	if (a->head == NULL)
@@ -183,7 +102,7 @@ static void *aside_main(void *arg)
 	pthread_setname_np(pthread_self(), "mc-dir-call");
 	mc_mutex_lock(&a->lock);
 	for (;;) {
-		struct job *j;
+		struct aside_job *j;
 
 		a->n_idle++;
 		while (a->head == NULL && !a->closing)
@@ -198,7 +117,7 @@ static void *aside_main(void *arg)
 		j->over = true;
 		a->n_left -= j->left;
 		if (j->left)
-			job_free(j);
+			mc_aside_job_free(j);
 		mc_cond_broadcast(&a->done);
 	}
 	last = --a->n_threads == 0 && a->orphaned;
@@ -226,9 +145,9 @@ static int spawn_locked(struct aside *a) MC_REQUIRES(a->lock)
 	return a->n_threads > 0 ? 0 : r;
 }
 
-static void unqueue_locked(struct aside *a, struct job *j) MC_REQUIRES(a->lock)
+static void unqueue_locked(struct aside *a, struct aside_job *j) MC_REQUIRES(a->lock)
 {
-	struct job **at = &a->head;
+	struct aside_job **at = &a->head;
 
 	while (*at != j)
 		at = &(*at)->next;
@@ -241,9 +160,9 @@ static void unqueue_locked(struct aside *a, struct job *j) MC_REQUIRES(a->lock)
  * Has the job done; by its deadline it is done, or not: -ETIMEDOUT. *j is NULL afterwards when it
  * was left.
  */
-static int do_aside(struct aside *a, struct job **ret_job)
+static int do_aside(struct aside *a, struct aside_job **ret_job)
 {
-	struct job *j = *ret_job;
+	struct aside_job *j = *ret_job;
 	uint64_t until = j->c.deadline_ns + GRACE_NS;
 	int r;
 
@@ -281,7 +200,7 @@ static struct aside *self(struct mc_backend *b)
 }
 
 /* Does the job, which is the caller's again afterwards, or NULL. */
-static int call(struct mc_backend *b, const struct mc_remote_call *c, struct job **j)
+static int call(struct mc_backend *b, const struct mc_remote_call *c, struct aside_job **j)
 {
 	int r;
 
@@ -295,31 +214,31 @@ static int call(struct mc_backend *b, const struct mc_remote_call *c, struct job
 }
 
 /* One without bytes that go in or come out. */
-static int call_plain(struct mc_backend *b, const struct mc_remote_call *c, enum op op)
+static int call_plain(struct mc_backend *b, const struct mc_remote_call *c, enum aside_op op)
 {
-	struct job *j = job_new(op, c);
+	struct aside_job *j = mc_aside_job_new(op, c);
 	int r = call(b, c, &j);
 
-	job_free(j);
+	mc_aside_job_free(j);
 	return r;
 }
 
 static int aside_stat(
 	struct mc_backend *b, const struct mc_remote_call *c, struct mc_remote_attr *ret)
 {
-	struct job *j = job_new(STAT, c);
+	struct aside_job *j = mc_aside_job_new(ASIDE_STAT, c);
 	int r = call(b, c, &j);
 
 	if (r == 0)
 		*ret = j->attr;
-	job_free(j);
+	mc_aside_job_free(j);
 	return r;
 }
 
 static int aside_put(struct mc_backend *b, const struct mc_remote_call *c, const void *buf,
 	size_t len, unsigned flags)
 {
-	struct job *j = job_new(PUT, c);
+	struct aside_job *j = mc_aside_job_new(ASIDE_PUT, c);
 	int r = -ENOMEM;
 
 	if (j != NULL)
@@ -331,57 +250,57 @@ static int aside_put(struct mc_backend *b, const struct mc_remote_call *c, const
 		j->flags = flags;
 		r = call(b, c, &j);
 	}
-	job_free(j);
+	mc_aside_job_free(j);
 	return r;
 }
 
 static int aside_list(
 	struct mc_backend *b, const struct mc_remote_call *c, mc_remote_each *each, void *ctx)
 {
-	struct job *j = job_new(LIST, c);
+	struct aside_job *j = mc_aside_job_new(ASIDE_LIST, c);
 	int r = call(b, c, &j);
 
-	for (struct entry *e = r == 0 ? j->first : NULL; e != NULL && r == 0; e = e->next)
+	for (struct aside_entry *e = r == 0 ? j->first : NULL; e != NULL && r == 0; e = e->next)
 		r = each(ctx, e->name, &e->attr);
-	job_free(j);
+	mc_aside_job_free(j);
 	return r;
 }
 
 static int aside_space(
 	struct mc_backend *b, const struct mc_remote_call *c, struct mc_remote_space *ret)
 {
-	struct job *j = job_new(SPACE, c);
+	struct aside_job *j = mc_aside_job_new(ASIDE_SPACE, c);
 	int r = call(b, c, &j);
 
 	if (r == 0)
 		*ret = j->space;
-	job_free(j);
+	mc_aside_job_free(j);
 	return r;
 }
 
 static int aside_sync(struct mc_backend *b, const struct mc_remote_call *c)
 {
-	return call_plain(b, c, SYNC);
+	return call_plain(b, c, ASIDE_SYNC);
 }
 
 static int aside_mkdir(struct mc_backend *b, const struct mc_remote_call *c)
 {
-	return call_plain(b, c, MKDIR);
+	return call_plain(b, c, ASIDE_MKDIR);
 }
 
 static int aside_unlink(struct mc_backend *b, const struct mc_remote_call *c)
 {
-	return call_plain(b, c, UNLINK);
+	return call_plain(b, c, ASIDE_UNLINK);
 }
 
 static int aside_rename(struct mc_backend *b, const struct mc_remote_call *c)
 {
-	return call_plain(b, c, RENAME);
+	return call_plain(b, c, ASIDE_RENAME);
 }
 
 static int aside_touch(struct mc_backend *b, const struct mc_remote_call *c)
 {
-	return call_plain(b, c, TOUCH);
+	return call_plain(b, c, ASIDE_TOUCH);
 }
 
 /* Reads wait for nobody: the inner one's threads hang, and the set asks another member. */
@@ -450,7 +369,7 @@ int mc_remote_aside_open(const char *url, const struct mc_remote_opts *opts,
 	struct mc_remote_call c = {.path = url,
 		.deadline_ns = mc_now_ns() + opts->deadline_ms * UINT64_C(1000000),
 		.err = err};
-	struct job *j;
+	struct aside_job *j;
 	int r;
 
 	if (a == NULL)
@@ -465,9 +384,9 @@ int mc_remote_aside_open(const char *url, const struct mc_remote_opts *opts,
 	mc_mutex_lock(&a->lock);
 	a->tail = &a->head;
 	mc_mutex_unlock(&a->lock);
-	j = a->opts.node != NULL ? job_new(OPEN, &c) : NULL;
+	j = a->opts.node != NULL ? mc_aside_job_new(ASIDE_OPEN, &c) : NULL;
 	r = call(&a->base, &c, &j);
-	job_free(j);
+	mc_aside_job_free(j);
 	if (r < 0) {
 		aside_close(&a->base);
 		return r == -ETIMEDOUT
