@@ -89,11 +89,7 @@ if [ -x "$mooncakefs" ]; then
 		cmp -s "$MC_TMP/want/$i" "$mnt/kv/$i" || failed=$((failed + 1))
 	done
 	((failed >= 10 && failed <= 90)) || fail "$failed objects could not be read"
-	for ((i = 0; i < 200; i++)); do
-		grep -qF 'block tier below NVMe fails' "$mnt/.mooncake/status" && break
-		mount_pause 0.1
-	done
-	((i < 200)) || fail "status: $(cat "$mnt/.mooncake/status")"
+	await 'status tells of the device' grep -F 'block tier below NVMe fails' "$mnt/.mooncake/status"
 	rm "$mnt"/kv/9? "$MC_TMP"/want/9? || fail 'rm'
 	put 101 110
 	io 0

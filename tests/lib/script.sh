@@ -6,6 +6,8 @@
 #                                      and only when it never does
 #   await_from PID WHAT COMMAND...     the same, of a process that must not end before
 #
+# A function that does not exist ends the script; a program that is not installed is the script's matter.
+#
 # Waiting has one limit, far beyond what a busy machine needs: what is not there by then never comes.
 readonly await_limit_s=120
 
@@ -16,6 +18,14 @@ fail()
 	echo "FAILED: $*"
 	[ ! -s "$MC_TMP/log" ] || tail -n 30 "$MC_TMP/log"
 	exit 1
+}
+
+# Called by bash, in a process of its own.
+command_not_found_handle()
+{
+	echo "$1: command not found" >&2
+	case $1 in *_*) kill -TERM $$ ;; esac
+	return 127
 }
 
 await() { await_from '' "$@"; }
