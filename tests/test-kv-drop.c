@@ -213,6 +213,28 @@ START_TEST(pins_are_of_keys_take_half_of_nvme_at_most_and_leave_room_in_dram)
 }
 END_TEST
 
+/* It rests before it is flushed, so that the log hardly has it when it is renamed. */
+START_TEST(a_pin_goes_with_what_is_renamed_before_it_is_flushed)
+{
+	struct kv_fixture x;
+
+	kv_fixture_paths(&x, 32 * MIB);
+	x.opts.nvme_dir = x.nvme;
+	x.opts.nvme_capacity = 128 * MIB;
+	kv_fixture_start(&x);
+	ck_assert_int_eq(kv_put(x.kv, "tmp", 1000, 1, 0), 0);
+	ck_assert_int_eq(mc_kv_pin(x.kv, "tmp", true), 0);
+	ck_assert_int_eq(mc_kv_rename(x.kv, "tmp", "name", 0), 0);
+	ck_assert_int_eq(kv_put(x.kv, "tmp", 1000, 2, 0), 0);
+	kv_fixture_stop(&x);
+	kv_fixture_start(&x);
+	kv_expect(x.kv, "name", 1000, 1);
+	ck_assert(attr_of(x.kv, "name").pinned);
+	ck_assert(!attr_of(x.kv, "tmp").pinned);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 START_TEST(what_somebody_has_open_stays_in_dram)
 {
 	struct mc_kv_object *obj;
@@ -437,8 +459,9 @@ SUITE_MAIN("kv-drop", what_leaves_nvme_is_on_the_remote_first,
 	what_leaves_dram_before_nvme_is_copied_from_there, a_remote_copy_goes_when_nvme_has_one,
 	without_another_tier_the_copy_stays, what_is_pinned_stays_everywhere,
 	pins_are_of_keys_take_half_of_nvme_at_most_and_leave_room_in_dram,
-	what_somebody_has_open_stays_in_dram, what_is_being_brought_to_dram_stays,
-	what_is_not_there_is_enoent, a_directory_holds_what_lies_below_it,
+	a_pin_goes_with_what_is_renamed_before_it_is_flushed, what_somebody_has_open_stays_in_dram,
+	what_is_being_brought_to_dram_stays, what_is_not_there_is_enoent,
+	a_directory_holds_what_lies_below_it,
 	a_copy_on_the_remote_that_answered_an_error_goes_with_the_object,
 	what_waited_to_leave_the_remote_does_not_come_back_when_its_key_is_renamed,
 	what_waited_to_leave_the_remote_does_not_come_back_when_its_key_is_removed,

@@ -91,6 +91,20 @@ static int rename_in_log(struct rename *n)
 	return r == 0 ? kv_delete_ripe(n->kv, n->to, false) : r;
 }
 
+/* The pin of what the log does not have yet: its record goes with the key. */
+static void rename_pin(struct rename *n)
+{
+	struct mc_kv_log *log = n->kv->log;
+	int r;
+
+	if (log == NULL || (n->obj->flags & KV_PINNED) == 0)
+		return;
+	r = mc_kv_log_pin(log, n->to, true);
+	if (r == 0)
+		r = mc_kv_log_pin(log, n->from, false);
+	n->failed = r;
+}
+
 /* The new struct and what is below; without the lock, the gates are closed. */
 static int rename_prepare(struct rename *n)
 {
@@ -114,6 +128,8 @@ static int rename_prepare(struct rename *n)
 		r = copy_remote(n);
 	else if (r == 0 && kv_may_be_remote(obj))
 		r = drop_remote(n);
+	if (r == 0 && obj->loc.segment == 0)
+		rename_pin(n);
 	return r;
 }
 
