@@ -133,6 +133,22 @@ START_TEST(what_is_replaced_or_removed_does_not_come_back_from_a_file_that_could
 }
 END_TEST
 
+/* Nothing goes to NVMe that is there to be read only: nothing may be dirty. */
+START_TEST(what_memory_has_of_the_remote_s_copy_is_renamed_by_copying_at_once)
+{
+	struct kv_fixture x;
+
+	start_spoiled(&x);
+	x.opts.dirty_bound = 1;
+	forget_dram_and_restart(&x);
+	wait_recovered(x.kv);
+	kv_expect(x.kv, "copied", 100000, 1);
+	ck_assert_int_eq(mc_kv_rename(x.kv, "copied", "moved", 0), -EXDEV);
+	kv_expect(x.kv, "copied", 100000, 1);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 /* Puts "a", and is killed. */
 static void killed_child(struct kv_fixture *x)
 {
@@ -171,4 +187,5 @@ END_TEST
 
 SUITE_MAIN("KV aside", a_file_of_nvme_that_cannot_be_opened_costs_its_last_copies_only,
 	what_is_replaced_or_removed_does_not_come_back_from_a_file_that_could_not_be_opened,
+	what_memory_has_of_the_remote_s_copy_is_renamed_by_copying_at_once,
 	what_memory_has_of_a_file_that_cannot_be_opened_is_written_again)

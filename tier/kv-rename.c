@@ -182,6 +182,7 @@ static int rename_commit_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(
 	moved->warm = obj->warm;
 	moved->was_nvme = obj->was_nvme;
 	moved->kept = obj->kept;
+	moved->lost = obj->lost;
 	kv_crcs_copy(moved, kv_crcs(obj));
 	r = kv_index_insert(dir, moved, &old);
 	if (r < 0)
@@ -237,15 +238,18 @@ static void rename_moved_locked(struct mc_kv *kv, struct rename *n, bool happene
 
 static int rename_locked(struct mc_kv *kv, struct rename *n) MC_REQUIRES(kv->lock)
 {
+	bool shadows;
 	int r;
 
 	kv_settle_locked(kv, n->obj);
 	if (n->old != NULL)
 		kv_settle_locked(kv, n->old);
-	/* On the remote alone, where its name is in it: to be copied, as between file systems. */
-	if (n->obj->res == NULL && n->obj->loc.segment == 0)
+	shadows = (n->obj->flags & KV_SHADOWS) != 0;
+	/* On the remote alone, where its name is in it: to be copied, as between file systems. So
+	 * is what shadows a record of itself that cannot be read: nobody waits for its end. */
+	if (n->obj->loc.segment == 0 && (n->obj->res == NULL || (shadows && n->obj->lost)))
 		return -EXDEV;
-	if ((n->obj->flags & KV_SHADOWS) != 0)
+	if (shadows)
 		return -EAGAIN;
 	mc_mutex_unlock(&kv->lock);
 	r = rename_prepare(n);
