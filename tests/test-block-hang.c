@@ -1,6 +1,7 @@
 /* A block tier whose reads do not end: the remote serves, and it is used again when they do. */
 #include "tests/block-fixture.h"
 #include "tests/io-switch.h"
+#include "tier/disk-health.h"
 
 static struct io_switch disk;
 
@@ -114,6 +115,60 @@ START_TEST(what_is_given_up_ends_at_once_and_leaves_its_memory_alone)
 }
 END_TEST
 
+static const char *nvme_trouble(struct tiers *t)
+{
+	struct mc_kv_stats st;
+
+	mc_kv_stats(t->kv, &st);
+	return st.nvme_trouble;
+}
+
+START_TEST(a_device_is_said_to_hang_as_long_as_a_read_has_not_ended)
+{
+	struct tiers t;
+	struct pattern pat = cold(&t, 3600000, true);
+	const struct mc_file_id id = id_of(&pat);
+	int res = 1;
+	struct mc_block_op op = {.cache = t.blocks,
+		.id = &id,
+		.block = 3,
+		.buf = aligned_alloc(4096, MIB),
+		.done = note_result,
+		.ctx = &res};
+
+	disk.reads_hang = true;
+	mc_block_cache_read(&op);
+	mc_block_cache_look(t.blocks, 0);
+	ck_assert_int_eq(__atomic_load_n(&res, __ATOMIC_ACQUIRE), -ETIMEDOUT);
+	mc_block_cache_look(t.blocks, UINT64_C(3600000000000)); /* gives up no other */
+	while (nvme_trouble(&t) == NULL)
+		usleep(1000);
+	ck_assert_ptr_nonnull(strstr(nvme_trouble(&t), "slow"));
+	disk.reads_hang = false;
+	await_answers(&t);
+	free(op.buf);
+	tiers_close(&t);
+	tiers_remove(&t);
+}
+END_TEST
+
+START_TEST(what_is_said_to_hang_again_is_probed_later)
+{
+	struct mc_disk_health h = {0};
+
+	mc_disk_health_init(&h, 3600000, 0);
+	ck_assert(mc_disk_hangs(&h));
+	h.probe_at_ns = 0;
+	ck_assert(mc_disk_probe_due(&h));
+	ck_assert(!mc_disk_hangs(&h));
+	ck_assert(!mc_disk_probe_due(&h));
+	mc_disk_probed(&h, 0, 0);
+	ck_assert(!mc_disk_ails(&h));
+}
+END_TEST
+
 SUITE_MAIN("block-hang", a_device_that_hangs_is_left_out_and_used_again,
 	without_the_remote_a_hung_read_is_eio_and_right_once_the_device_answers,
-	what_is_given_up_ends_at_once_and_leaves_its_memory_alone)
+	what_is_given_up_ends_at_once_and_leaves_its_memory_alone,
+	a_device_is_said_to_hang_as_long_as_a_read_has_not_ended,
+	what_is_said_to_hang_again_is_probed_later)

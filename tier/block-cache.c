@@ -311,7 +311,8 @@ void mc_block_cache_look(struct mc_block_cache *c, uint64_t patience_ns)
 
 	if (log == NULL)
 		return;
-	if (mc_block_reads_give_up(&c->reads, mc_now_ns() - patience_ns) > 0 && patience_ns > 0)
+	mc_block_reads_give_up(&c->reads, mc_now_ns() - patience_ns);
+	if (patience_ns > 0 && mc_block_reads_lost(&c->reads) > 0)
 		mc_kv_log_hangs(log);
 	leave(c);
 }

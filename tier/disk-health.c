@@ -69,11 +69,11 @@ bool mc_disk_took(struct mc_disk_health *h, uint64_t begun_ns, uint64_t bytes)
 
 bool mc_disk_hangs(struct mc_disk_health *h)
 {
-	if (h->slow)
-		return false;
+	bool begins = !h->slow;
+
 	h->slow = true;
 	h->probe_at_ns = mc_now_ns() + h->probe_ns;
-	return true;
+	return begins;
 }
 
 bool mc_disk_probe_due(const struct mc_disk_health *h)

@@ -137,7 +137,8 @@ struct mc_kv_log_read {
 	void *priv[4];
 };
 void mc_kv_log_read(struct mc_kv_log *log, struct mc_kv_log_read *r);
-/* A read was given up on before its done ran: the disk is slow until a probe is quick. */
+/* A read was given up on and its done has not run: the disk is slow until a probe is quick, and is
+ * not probed soon. To be called again and again meanwhile. */
 void mc_kv_log_hangs(struct mc_kv_log *log);
 
 /* Where the object of this key, version and size lies, and the first of its checksums. -ENOENT. */
