@@ -33,6 +33,13 @@ cp -a "$MC_TMP/a" "$MC_TMP/good"
 run 0 verify o/m "${remotes[@]}" --json
 count chunks=1200 copies=2400 checked=2400 damaged=0
 
+fact 'verify --sample reads that share of the chunks, every copy of each'
+run 0 verify o/m "${remotes[@]}" --json --sample 10
+sampled=$(sed -nE '$s/.*"checked":([0-9]+).*/\1/p' "$MC_TMP/out")
+((sampled % 2 == 0 && sampled > 100 && sampled < 400)) || fail "$sampled copies of 2400 are not 10 %"
+run 0 verify o/m "${remotes[@]}" --json --sample 100
+count checked=2400
+
 fact 'flipped bits in every copy but one of 1,000 chunks: verify names all of them, with the remote'
 checks flip "$MC_TMP" 1000
 run 3 verify o/m "${remotes[@]}" --json
@@ -89,5 +96,22 @@ count damaged="$left" repaired="$left"
 run 0 verify o/m@v1 "${remotes[@]}"
 for d in a b; do
 	diff -r "$MC_TMP/good/chunks" "$MC_TMP/$d/chunks" || fail "chunks of $d"
+done
+
+fact 'gc removes every copy of what no revision uses, and nothing while a remote is away'
+head -c 100000 /dev/urandom >"$MC_TMP/src/more"
+run 0 import "$MC_TMP/src" o/m@v2 "${remotes[@]}"
+run 0 rm o/m@v2 "${remotes[@]}"
+find "$MC_TMP/a/chunks" "$MC_TMP/b/chunks" -type f -exec touch -d '2 days ago' {} +
+all() { find "$MC_TMP/a/chunks" "$MC_TMP/b/chunks" -type f | wc -l; }
+run 1 gc --remote "dir:$MC_TMP/a#name=a" --remote "dir:$MC_TMP/none#name=b" --grace 3600 --delete
+[ "$(all)" = 2402 ] || fail "$(all) copies beside a remote that is away"
+run 0 gc "${remotes[@]}" --grace 3600 --json
+count garbage=1 missing=0
+[ "$(all)" = 2402 ] || fail "$(all) copies after a dry run"
+run 0 gc "${remotes[@]}" --grace 3600 --delete --json
+count garbage=1 referenced=1200
+for d in a b; do
+	diff -r "$MC_TMP/good/chunks" "$MC_TMP/$d/chunks" || fail "chunks of $d after gc"
 done
 exit 0
