@@ -10,6 +10,14 @@ from machine import MIB, Mount, Proxy, Server, cpu, memory, output, program, spe
 
 MILLION = 1_000_000
 READERS = 64
+WRITERS = 8
+OBJECT = 256 << 10
+
+
+def _seconds(call):
+    begin = time.monotonic()
+    call()
+    return time.monotonic() - begin
 
 
 def _list(folder):
@@ -107,9 +115,64 @@ def takeover(bench, table):
     table.note("16 readers, cached, direct, passed through, mapped, listing, of views and of kv/: no failed call")
 
 
+def _put_until_error(folder, closed):
+    """Puts one object after the other; closed gets their names."""
+    i = 0
+    try:
+        while True:
+            name = f"{threading.get_native_id()}-{i}"
+            with open(f"{folder}/{name}", "wb", buffering=0) as f:
+                f.write(name.encode().ljust(OBJECT, b"."))
+            closed.append(name)
+            i += 1
+    except OSError:
+        pass
+
+
+def _lost(folder, names):
+    lost = 0
+    for name in names:
+        try:
+            with open(f"{folder}/{name}", "rb") as f:
+                lost += f.read() != name.encode().ljust(OBJECT, b".")
+        except OSError:
+            lost += 1
+    return lost
+
+
+def stop(bench, table, rounds):
+    """SIGTERM to the end of the process, idle and under writers with dirty data."""
+    remote, nvme = "dir:" + bench.folder("stop"), f"{bench.folder('stop-nvme')},2GiB"
+    idle, busy, lost, names, dirty = [], [], 0, [], 0
+    for _ in range(rounds):
+        with Mount(bench, remote, "--dram", "1GiB", "--kv-dram", "512MiB", "--nvme", nvme) as m:
+            folder = f"{m.point}/kv/stop"
+            os.makedirs(folder, exist_ok=True)
+            lost += _lost(folder, names)
+            names = []
+            idle.append(_seconds(m.close))
+        with Mount(bench, remote, "--dram", "1GiB", "--kv-dram", "512MiB", "--nvme", nvme) as m:
+            writers = [threading.Thread(target=_put_until_error, args=(folder, names)) for _ in range(WRITERS)]
+            for t in writers:
+                t.start()
+            wait_for(lambda: len(names) >= 400)
+            with open(f"{m.point}/.mooncake/status", encoding="utf-8") as f:
+                dirty = max(dirty, json.load(f)["kv"]["dirty_bytes"])
+            busy.append(_seconds(m.close))
+            for t in writers:
+                t.join()
+    with Mount(bench, remote, "--dram", "1GiB", "--kv-dram", "512MiB", "--nvme", nvme) as m:
+        lost += _lost(folder, names)
+    table.values("SIGTERM to the end, idle", idle, "s", 2)
+    table.values(f"SIGTERM to the end, {WRITERS} writers", busy, "s", 30)
+    table.note(f"dirty before it: up to {dirty / MIB:.0f} MiB; objects lost that a close had acknowledged: {lost}")
+    if lost:
+        raise SystemExit(f"{lost} objects are lost")
+
+
 def admin(bench, table, rounds, scale):
-    del rounds
     status(bench, table)
     takeover(bench, table)
+    stop(bench, table, min(rounds, 3))
     subprocess.run(["sync"], check=False)
     tiers(bench, table, scale)
