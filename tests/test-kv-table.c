@@ -91,4 +91,23 @@ START_TEST(an_object_in_parts_is_found_at_the_same_cost_however_many_there_are)
 }
 END_TEST
 
-SUITE_MAIN("kv-table", an_object_in_parts_is_found_at_the_same_cost_however_many_there_are)
+/* A recovery that is tried again begins with it: what a device has room for is told by bytes. */
+START_TEST(a_table_that_was_cleared_counts_nothing)
+{
+	struct mc_kv_table t;
+	uint64_t bytes;
+
+	ck_assert_int_eq(mc_kv_table_init(&t), 0);
+	add(&t, 0);
+	bytes = t.bytes;
+	ck_assert_uint_gt(bytes, 0);
+	mc_kv_table_clear(&t);
+	ck_assert_uint_eq(t.bytes, 0);
+	add(&t, 0);
+	ck_assert_uint_eq(t.bytes, bytes);
+	mc_kv_table_done(&t);
+}
+END_TEST
+
+SUITE_MAIN("kv-table", a_table_that_was_cleared_counts_nothing,
+	an_object_in_parts_is_found_at_the_same_cost_however_many_there_are)

@@ -66,6 +66,7 @@ void mc_kv_table_clear(struct mc_kv_table *t)
 	if (t->heads != NULL)
 		memset(t->heads, 0, t->n_head_buckets * sizeof(*t->heads));
 	t->n = t->n_heads = t->free_slot = 0;
+	t->bytes = 0;
 	t->n_slots = 1;
 }
 
