@@ -2,14 +2,12 @@
 # The unit file under systemd itself: a systemd of its own, first of its namespaces, on units of this test alone.
 set -uo pipefail
 
-fail() { echo "FAILED: $*"; [ ! -s "$MC_TMP/log" ] || tail -n 30 "$MC_TMP/log" "$MC_TMP/systemd-log"; exit 1; }
-fact() { echo "fact: $*"; }
+. "$(dirname "$0")/lib/script.sh"
 skip() { echo "$*"; exit 77; }
 [ "$(id -u)" = 0 ] && [ -c /dev/fuse ] || skip 'needs root and /dev/fuse'
 [ -x /lib/systemd/systemd ] && command -v systemctl systemd-analyze systemd-escape nsenter unshare >/dev/null ||
 	skip 'needs systemd'
 
-readonly limit_s=60 # for what takes a second on an idle machine
 mnt=$MC_TMP/mnt
 units=$MC_TMP/units
 name=$(systemd-escape -p "$mnt")
@@ -31,18 +29,6 @@ cleanup()
 	done
 }
 trap cleanup EXIT
-
-# until_true WHAT COMMAND...
-until_true()
-{
-	local what=$1 end=$((SECONDS + limit_s))
-	shift
-
-	until "$@"; do
-		[ $SECONDS -lt $end ] || fail "$what: did not come about"
-		sleep 0.1
-	done
-}
 
 inside() { nsenter -t "$init" -m -p -C -u -i "$@"; }
 ctl() { inside systemctl "$@"; }
@@ -102,24 +88,17 @@ start_systemd()
 	bash -c 'echo $$ >"$1/cgroup.procs" && exec unshare --fork --kill-child --pid --mount --cgroup --uts --ipc bash "$2"' \
 		- "$cgroup" "$MC_TMP/first" >"$MC_TMP/systemd-log" 2>&1 &
 	outer=$!
-	until_true 'systemd' begun
+	await 'the first process' begun
+	[ -e "$MC_TMP/first-done" ] || skip "no namespaces for systemd here: $(tail -n 1 "$MC_TMP/systemd-log")"
 	init=$(cat "/proc/$outer/task/$outer/children")
 	init=${init% }
-	until_true 'systemd' answers
+	await 'systemd' answers
+	! gone "$init" || skip "systemd does not start here: $(tail -n 1 "$MC_TMP/systemd-log")"
 }
 
-begun()
-{
-	[ ! -e "$MC_TMP/first-done" ] || return 0
-	kill -0 $outer 2>/dev/null || skip "no namespaces for systemd here: $(tail -n 1 "$MC_TMP/systemd-log")"
-	return 1
-}
-
-answers()
-{
-	kill -0 "$init" 2>/dev/null || skip "systemd does not start here: $(tail -n 1 "$MC_TMP/systemd-log")"
-	[ "$(ctl is-system-running 2>/dev/null)" = running ]
-}
+gone() { ! kill -0 "$1" 2>/dev/null; }
+begun() { [ -e "$MC_TMP/first-done" ] || gone "$outer"; }
+answers() { gone "$init" || [ "$(ctl is-system-running 2>/dev/null)" = running ]; }
 
 mkdir -p "$mnt" "$MC_TMP/src" "$MC_TMP/remote"
 echo hello >"$MC_TMP/src/file"
@@ -152,7 +131,7 @@ fact 'a worker that is killed is replaced while files stay open, and the service
 coproc holder { inside bash -c "exec 5<'$mnt/checkpoints/o/m/file' && echo open && read -r && cat <&5"; }
 read -r -u "${holder[0]}" word && [ "$word" = open ] || fail 'an open file'
 kill -KILL "$(worker "$(status worker_pid)")" || fail 'no worker'
-until_true 'takeover' in_log event=taken-over
+await 'takeover' in_log event=taken-over
 echo go >&"${holder[1]}"
 read -r -u "${holder[0]}" word && [ "$word" = hello ] || fail "the open file afterwards: $word"
 reads || fail 'a read after the takeover'
@@ -168,7 +147,7 @@ fact 'a worker that hangs is replaced before the watchdog acts: open files go on
 coproc holder { inside bash -c "exec 5<'$mnt/checkpoints/o/m/file' && echo open && read -r && cat <&5"; }
 read -r -u "${holder[0]}" word && [ "$word" = open ] || fail 'an open file'
 kill -STOP "$(worker "$(status worker_pid)")" || fail 'no worker'
-until_true 'worker-hangs' in_log event=worker-hangs
+await 'worker-hangs' in_log event=worker-hangs
 echo go >&"${holder[1]}"
 read -r -u "${holder[0]}" word && [ "$word" = hello ] || fail "the open file afterwards: $word"
 reads || fail 'a read after the hang'
@@ -176,8 +155,8 @@ reads || fail 'a read after the hang'
 
 fact 'a main process that hangs misses the watchdog, and the service is started again'
 kill -STOP "$(worker "$main")" || fail 'no main process'
-until_true 'restart' is NRestarts 1
-until_true 'active again' is ActiveState active
+await 'restart' is NRestarts 1
+await 'active again' is ActiveState active
 reads || fail 'a read after the restart'
 
 fact 'what was put is there after a stop, which ends in order and leaves no mount'
