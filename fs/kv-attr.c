@@ -196,7 +196,6 @@ void mc_kvop_setattr(fuse_req_t req, fuse_ino_t ino, const struct stat *attr, in
 	struct mc_kvfs *k = mc_kvfs_of(req);
 	struct mc_knode *n = mc_knode_find(k, ino);
 	struct mc_kreq *q;
-	char *key;
 
 	if (n == NULL) {
 		fuse_reply_err(req, ESTALE);
@@ -206,12 +205,7 @@ void mc_kvop_setattr(fuse_req_t req, fuse_ino_t ino, const struct stat *attr, in
 		reply_attr(k, req, n);
 		return;
 	}
-	key = mc_knode_key(k, n);
-	if (key == NULL) {
-		fuse_reply_err(req, ENOMEM);
-		return;
-	}
-	q = mc_kreq_new(k, req, n, key);
+	q = mc_kreq_of_node(k, req, n);
 	if (q == NULL)
 		return;
 	q->flags = (unsigned)to_set;

@@ -56,14 +56,8 @@ static void answer_gated(struct mc_kreq *q)
 /* The first page waits for what was closed before. */
 static void begin(struct mc_kvfs *k, fuse_req_t req, struct mc_knode *n, size_t size, bool plus)
 {
-	char *key = mc_knode_key(k, n);
-	struct mc_kreq *q;
+	struct mc_kreq *q = mc_kreq_of_node(k, req, n);
 
-	if (key == NULL) {
-		fuse_reply_err(req, ENOMEM);
-		return;
-	}
-	q = mc_kreq_new(k, req, n, key);
 	if (q == NULL)
 		return;
 	q->read.len = (uint32_t)size;

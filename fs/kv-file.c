@@ -278,18 +278,12 @@ void mc_kvop_fsync(fuse_req_t req, fuse_ino_t ino)
 	struct mc_kvfs *k = mc_kvfs_of(req);
 	struct mc_knode *n = mc_knode_find(k, ino);
 	struct mc_kreq *q;
-	char *key;
 
 	if (n == NULL || n->kind == MC_KNODE_DIR) {
 		fuse_reply_err(req, n == NULL ? ESTALE : 0);
 		return;
 	}
-	key = mc_knode_key(k, n);
-	if (key == NULL) {
-		fuse_reply_err(req, ENOMEM);
-		return;
-	}
-	q = mc_kreq_new(k, req, n, key);
+	q = mc_kreq_of_node(k, req, n);
 	if (q != NULL)
 		mc_kreq_work(q, sync_now);
 }

@@ -163,16 +163,8 @@ void mc_kvop_forget(struct mc_kvfs *k, fuse_ino_t ino, uint64_t nlookup)
 static void begin(
 	fuse_req_t req, fuse_ino_t parent, const char *name, void (*run)(struct mc_kreq *q))
 {
-	struct mc_kvfs *k = mc_kvfs_of(req);
-	struct mc_kreq *q;
-	char *key;
-	int r = mc_knode_child_key(k, parent, name, &key);
+	struct mc_kreq *q = mc_kreq_of_name(mc_kvfs_of(req), req, parent, name);
 
-	if (r < 0) {
-		fuse_reply_err(req, mc_kvfs_errno(r));
-		return;
-	}
-	q = mc_kreq_new(k, req, NULL, key);
 	if (q != NULL)
 		mc_kreq_gate(q, q->key, run);
 }
@@ -328,27 +320,21 @@ void mc_kvop_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_in
 	const char *newname, unsigned flags)
 {
 	struct mc_kvfs *k = mc_kvfs_of(req);
-	char *key = NULL, *to = NULL;
 	struct mc_kreq *q;
-	int r = 0;
+	int r;
 
-	if ((flags & ~(unsigned)RENAME_NOREPLACE) != 0)
-		r = -EINVAL;
-	if (r == 0)
-		r = mc_knode_child_key(k, parent, name, &key);
-	if (r == 0)
-		r = mc_knode_child_key(k, newparent, newname, &to);
+	if ((flags & ~(unsigned)RENAME_NOREPLACE) != 0) {
+		fuse_reply_err(req, EINVAL);
+		return;
+	}
+	q = mc_kreq_of_name(k, req, parent, name);
+	if (q == NULL)
+		return;
+	r = mc_knode_child_key(k, newparent, newname, &q->to);
 	if (r < 0) {
-		free(key);
-		fuse_reply_err(req, mc_kvfs_errno(r));
+		mc_kreq_err(q, r);
 		return;
 	}
-	q = mc_kreq_new(k, req, NULL, key);
-	if (q == NULL) {
-		free(to);
-		return;
-	}
-	q->to = to;
 	q->flags = (flags & RENAME_NOREPLACE) != 0 ? MC_KV_NOREPLACE : 0;
 	mc_kreq_gate(q, q->key, rename_gate_to);
 }

@@ -328,18 +328,12 @@ void mc_kvop_open(fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *f
 	struct mc_kvfs *k = mc_kvfs_of(req);
 	struct mc_knode *n = mc_knode_find(k, ino);
 	struct mc_kreq *q;
-	char *key;
 
 	if (n == NULL || n->kind == MC_KNODE_DIR) {
 		fuse_reply_err(req, n == NULL ? ESTALE : EISDIR);
 		return;
 	}
-	key = mc_knode_key(k, n);
-	if (key == NULL) {
-		fuse_reply_err(req, ENOMEM);
-		return;
-	}
-	q = mc_kreq_new(k, req, n, key);
+	q = mc_kreq_of_node(k, req, n);
 	if (q == NULL)
 		return;
 	q->fi = *fi;
@@ -387,16 +381,8 @@ static void create_now(struct mc_kreq *q)
 void mc_kvop_create(
 	fuse_req_t req, fuse_ino_t parent, const char *name, const struct fuse_file_info *fi)
 {
-	struct mc_kvfs *k = mc_kvfs_of(req);
-	struct mc_kreq *q;
-	char *key;
-	int r = mc_knode_child_key(k, parent, name, &key);
+	struct mc_kreq *q = mc_kreq_of_name(mc_kvfs_of(req), req, parent, name);
 
-	if (r < 0) {
-		fuse_reply_err(req, mc_kvfs_errno(r));
-		return;
-	}
-	q = mc_kreq_new(k, req, NULL, key);
 	if (q == NULL)
 		return;
 	q->fi = *fi;

@@ -185,6 +185,10 @@ int mc_kwait_open(struct mc_kvfs *k);
 void mc_kwait_close(struct mc_kvfs *k);
 /* Takes a reference of n and key, which is malloced; both may be NULL. NULL: answered already. */
 struct mc_kreq *mc_kreq_new(struct mc_kvfs *k, fuse_req_t req, struct mc_knode *n, char *key);
+/* On n and its key, or on the key of a name. NULL: answered already. */
+struct mc_kreq *mc_kreq_of_node(struct mc_kvfs *k, fuse_req_t req, struct mc_knode *n);
+struct mc_kreq *mc_kreq_of_name(
+	struct mc_kvfs *k, fuse_req_t req, fuse_ino_t parent, const char *name);
 void mc_kreq_end(struct mc_kreq *q);
 /* Answers with an error, 0 or -errno, and ends. */
 void mc_kreq_err(struct mc_kreq *q, int r);

@@ -49,6 +49,30 @@ struct mc_kreq *mc_kreq_new(struct mc_kvfs *k, fuse_req_t req, struct mc_knode *
 	return q;
 }
 
+struct mc_kreq *mc_kreq_of_node(struct mc_kvfs *k, fuse_req_t req, struct mc_knode *n)
+{
+	char *key = mc_knode_key(k, n);
+
+	if (key == NULL) {
+		fuse_reply_err(req, ENOMEM);
+		return NULL;
+	}
+	return mc_kreq_new(k, req, n, key);
+}
+
+struct mc_kreq *mc_kreq_of_name(
+	struct mc_kvfs *k, fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	char *key;
+	int r = mc_knode_child_key(k, parent, name, &key);
+
+	if (r < 0) {
+		fuse_reply_err(req, mc_kvfs_errno(r));
+		return NULL;
+	}
+	return mc_kreq_new(k, req, NULL, key);
+}
+
 void mc_kreq_end(struct mc_kreq *q)
 {
 	if (q->node != NULL)
