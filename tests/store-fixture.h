@@ -126,6 +126,13 @@ static inline int read_check(
 	return 0;
 }
 
+/* Every byte of it, which has to be right. */
+static inline void read_whole(struct mc_file *f, const struct pattern *pat)
+{
+	for (uint64_t off = 0; off < pat->size; off += MIB)
+		ck_assert_int_eq(read_check(f, pat, off, mc_block_len(pat->size, off / MIB)), 0);
+}
+
 static inline void read_copy(struct mc_file *f, uint64_t off, uint32_t len, uint8_t *out)
 {
 	struct sync_read s;
