@@ -283,7 +283,8 @@ void mc_block_cache_read(struct mc_block_op *op)
 {
 	struct mc_block_cache *c = op->cache;
 	uint32_t len = mc_block_len(op->id->size, op->block);
-	struct mc_kv_log_read what = {.size = len, .len = len};
+	struct mc_block_order order = {
+		.what = {.size = len, .len = len}, .done = read_done, .ctx = op};
 	struct mc_kv_log *log = enter(c);
 	char key[MC_BLOCK_KEY];
 	int r;
@@ -293,12 +294,12 @@ void mc_block_cache_read(struct mc_block_op *op)
 		return;
 	}
 	mc_block_key(op->id->digest, op->block, key);
-	memcpy(what.version, op->id->digest, sizeof(what.version));
-	r = mc_kv_log_find(log, key, what.version, len, &what.loc, &op->crc);
+	memcpy(order.what.version, op->id->digest, sizeof(order.what.version));
+	r = mc_kv_log_find(log, key, order.what.version, len, &order.what.loc, &op->crc);
 	if (r != 0)
 		forget(c, op->id->digest, op->block);
 	else
-		r = mc_block_reads_begin(&c->reads, log, &what, read_done, op);
+		r = mc_block_reads_begin(&c->reads, log, &order);
 	if (r == 0)
 		return;
 	leave(c);
@@ -313,7 +314,7 @@ void mc_block_cache_look(struct mc_block_cache *c, uint64_t patience_ns)
 		return;
 	mc_block_reads_give_up(&c->reads, mc_now_ns() - patience_ns);
 	if (patience_ns > 0 && mc_block_reads_lost(&c->reads) > 0)
-		mc_kv_log_hangs(log);
+		mc_kv_log_hangs(log, true);
 	leave(c);
 }
 

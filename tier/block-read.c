@@ -5,7 +5,7 @@
  * 1. A read is in the list from begin until it ends or is given up; whoever takes it out calls
  * done.
  * 2. One given up counts as lost until it ends.
- * 3. Its memory is freed, or kept for another, only when it has ended.
+ * 3. Its memory is released, or kept for another, only when it has ended.
  */
 #include "tier/block-read.h"
 
@@ -21,10 +21,9 @@ struct mc_block_read {
 	struct mc_block_reads *rs; /* borrowed */
 	struct mc_block_read *older, *newer;
 	struct mc_kv_log_read read;
-	uint64_t begun_ns;
-	bool given_up; /* under the lock */
-	void (*done)(void *ctx, const void *bytes, int res);
-	void *ctx;
+	struct mc_block_order order;
+	uint64_t begun_ns; /* later by the grace */
+	bool given_up;     /* under the lock */
 };
 
 void mc_block_reads_init(struct mc_block_reads *rs, void (*ended)(void *ctx), void *ctx)
@@ -96,34 +95,43 @@ static void read_ended(struct mc_kv_log_read *read, int res)
 
 	mc_mutex_lock(&rs->lock);
 	given_up = r->given_up;
-	if (given_up)
-		rs->lost--;
-	else
+	if (!given_up)
 		leave_locked(rs, r);
 	mc_mutex_unlock(&rs->lock);
 	if (!given_up)
-		r->done(r->ctx, read->buf, res);
-	give_memory(rs, read->buf);
+		r->order.done(r->order.ctx, read->buf, res == -ETIMEDOUT ? -EIO : res);
+	else if (r->order.release != NULL)
+		r->order.release(rs->ctx, r->order.memory);
+	if (r->order.what.buf == NULL)
+		give_memory(rs, read->buf);
 	free(r);
-	rs->ended(rs->ctx);
+	if (given_up) {
+		mc_mutex_lock(&rs->lock);
+		rs->lost--;
+		mc_mutex_unlock(&rs->lock);
+	}
+	if (rs->ended != NULL)
+		rs->ended(rs->ctx);
 }
 
-int mc_block_reads_begin(struct mc_block_reads *rs, struct mc_kv_log *log,
-	const struct mc_kv_log_read *what, void (*done)(void *ctx, const void *bytes, int res),
-	void *ctx)
+int mc_block_reads_begin(
+	struct mc_block_reads *rs, struct mc_kv_log *log, const struct mc_block_order *order)
 {
 	struct mc_block_read *r = calloc(1, sizeof(*r));
-	void *buf = take_memory(rs);
+	void *own = order->what.buf == NULL ? take_memory(rs) : NULL;
 
-	assert(what->len <= MC_BLOCK_SIZE);
-	if (r == NULL || buf == NULL) {
+	assert(order->what.buf != NULL || order->what.len <= MC_BLOCK_SIZE);
+	if (r == NULL || (order->what.buf == NULL && own == NULL)) {
 		free(r);
-		free(buf);
+		free(own);
 		return -ENOMEM;
 	}
-	*r = (struct mc_block_read){
-		.rs = rs, .read = *what, .begun_ns = mc_now_ns(), .done = done, .ctx = ctx};
-	r->read.buf = buf;
+	*r = (struct mc_block_read){.rs = rs,
+		.read = order->what,
+		.order = *order,
+		.begun_ns = mc_now_ns() + order->grace_ns};
+	if (own != NULL)
+		r->read.buf = own;
 	r->read.done = read_ended;
 	r->read.ctx = r;
 	mc_mutex_lock(&rs->lock);
@@ -138,23 +146,22 @@ unsigned mc_block_reads_give_up(struct mc_block_reads *rs, uint64_t before_ns)
 	unsigned n = 0;
 
 	for (;; n++) {
-		void (*done)(void *ctx, const void *bytes, int res) = NULL;
+		struct mc_block_order order;
 		struct mc_block_read *r;
-		void *ctx = NULL;
 
 		mc_mutex_lock(&rs->lock);
-		r = rs->oldest;
-		if (r != NULL && r->begun_ns < before_ns) {
+		for (r = rs->oldest; r != NULL && r->begun_ns >= before_ns;)
+			r = r->newer;
+		if (r != NULL) {
 			leave_locked(rs, r);
 			r->given_up = true;
 			rs->lost++;
-			done = r->done; /* it may end from now on */
-			ctx = r->ctx;
+			order = r->order; /* it may end from now on */
 		}
 		mc_mutex_unlock(&rs->lock);
-		if (done == NULL)
+		if (r == NULL)
 			return n;
-		done(ctx, NULL, -ETIMEDOUT);
+		order.done(order.ctx, NULL, -ETIMEDOUT);
 	}
 }
 

@@ -1,6 +1,6 @@
 /*
- * Reads of whole records that nobody has to wait for: each has memory of its own, so that it can be
- * given up while the device still has it, and end whenever the device answers.
+ * Reads of a log that nobody has to wait for: what they read into is theirs until the device
+ * answers, so that they can be given up while it still has them, and end whenever it does.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct mc_block_reads {
 	unsigned lost MC_GUARDED_BY(lock);                   /* given up, and not ended yet */
 	void *kept[MC_BLOCK_READS_KEPT] MC_GUARDED_BY(lock); /* owned */
 	unsigned n_kept MC_GUARDED_BY(lock);
-	void (*ended)(void *ctx); /* once for each read, when the device has answered */
+	void (*ended)(void *ctx); /* NULL, or: once for each read, when the device has answered */
 	void *ctx;
 };
 
@@ -25,14 +25,24 @@ void mc_block_reads_init(struct mc_block_reads *rs, void (*ended)(void *ctx), vo
 /* Every read has ended. */
 void mc_block_reads_done(struct mc_block_reads *rs);
 /*
- * what: place, version, size and len, the same and at most MC_BLOCK_SIZE; the rest is ours. done
- * runs once, any thread, no lock held; bytes: len of them when res is 0, borrowed for the call;
- * -ETIMEDOUT: given up. -ENOMEM: nothing was begun, neither done nor ended is called.
+ * what: place, version, size, off and len; the rest is ours but for buf: NULL for memory of ours,
+ * len at most MC_BLOCK_SIZE, else it is lent. done runs once, any thread, no lock held. bytes: len
+ * of them when res is 0, borrowed for the call; res -ETIMEDOUT: given up, and never anything else;
+ * then release runs when the read has ended, perhaps before done, and until then what was
+ * lent is not to be touched. No release otherwise.
  */
-int mc_block_reads_begin(struct mc_block_reads *rs, struct mc_kv_log *log,
-	const struct mc_kv_log_read *what, void (*done)(void *ctx, const void *bytes, int res),
-	void *ctx);
-/* Gives up what began before that moment (mc_now_ns). How many. */
+struct mc_block_order {
+	struct mc_kv_log_read what;
+	uint64_t grace_ns; /* it may take so much longer than others */
+	void (*done)(void *ctx, const void *bytes, int res);
+	void *ctx;
+	void (*release)(void *ctx, void *memory); /* ctx of the reads; NULL: nothing was lent */
+	void *memory;
+};
+/* -ENOMEM: nothing was begun, none of the calls is made. */
+int mc_block_reads_begin(
+	struct mc_block_reads *rs, struct mc_kv_log *log, const struct mc_block_order *order);
+/* Gives up what began before that moment (mc_now_ns), its grace granted. How many. */
 unsigned mc_block_reads_give_up(struct mc_block_reads *rs, uint64_t before_ns);
 /* How many were given up and have not ended: the device hangs. */
 unsigned mc_block_reads_lost(struct mc_block_reads *rs);

@@ -294,6 +294,7 @@ void *kv_keeper_main(void *arg)
 		kv_deletes_tick(kv);
 		kv_asks_tick(kv);
 		kv_sweep_tick(kv);
+		kv_reads_tick(kv);
 		kv_trouble_tick(kv);
 		mc_mutex_lock(&kv->lock);
 		if (!kv->stopping)

@@ -18,6 +18,7 @@
 
 #include "tier/kv.h"
 
+#include "tier/block-read.h"
 #include "tier/cleanup.h"
 #include "tier/kv-log.h"
 #include "tier/kv-object.h"
@@ -134,6 +135,9 @@ struct kv_trouble {
 	uint64_t told_ns; /* 0 = never */
 };
 
+/* kv-hang.c: by where the object lies */
+enum kv_reads { KV_READS_ABOVE, KV_READS_BELOW, KV_READS_PARTS, KV_READS };
+
 struct kv_work;   /* kv-work.c */
 struct kv_delete; /* kv-delete.c */
 struct kv_ask;    /* kv-ask.c */
@@ -149,10 +153,11 @@ struct mc_kv {
 	bool mounted;
 	struct mc_slab *slab;
 	struct mc_kv_log *log; /* NULL = no NVMe */
-	struct kv_work *work;  /* for what blocks */
-	struct kv_work *asks;  /* for questions to the remote */
-	uint64_t deadline_ns;  /* length of one operation */
-	uint64_t retry_ns;     /* pause after a failure */
+	struct mc_block_reads reads[KV_READS];
+	struct kv_work *work; /* for what blocks */
+	struct kv_work *asks; /* for questions to the remote */
+	uint64_t deadline_ns; /* length of one operation */
+	uint64_t retry_ns;    /* pause after a failure */
 	struct mc_mutex lock;
 	struct mc_cond change; /* gates, flushes, recovery, close */
 	struct mc_cond wake;   /* of the keeper */
@@ -338,6 +343,19 @@ void kv_get_step(struct mc_kv *kv, struct kv_wait *w) MC_EXCLUDES(kv->lock);
 int kv_bring(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
 /* Answers and frees w. */
 void kv_wait_end(struct kv_wait *w, int res, struct mc_kv_object *h);
+
+/* ---- kv-hang.c: reads of the log, given up while the disk hangs */
+void kv_reads_init(struct mc_kv *kv);
+void kv_reads_done(struct mc_kv *kv); /* the log is closed */
+/* Where the object lies now. False: not in the log, or there it is not to be read, since the disk
+ * hangs. */
+bool kv_reads_place(struct mc_kv *kv, struct kv_object *obj, struct mc_kv_loc *ret)
+	MC_EXCLUDES(kv->lock);
+/* As mc_block_reads_begin; the grace and the object's version and size are set here. */
+int kv_reads_begin(struct mc_kv *kv, struct kv_object *obj, struct mc_block_order *order)
+	MC_EXCLUDES(kv->lock);
+/* The keeper's: gives up what takes too long. */
+void kv_reads_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 
 /* ---- kv-range.c: reads of what is not in DRAM. */
 void kv_range_read(struct mc_kv_read *r);

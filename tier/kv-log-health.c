@@ -29,10 +29,12 @@ void mc_kv_took(struct mc_kv_log *log, struct mc_kv_floor *f, uint64_t begun_ns,
 	mc_mutex_unlock(&log->lock);
 }
 
-void mc_kv_log_hangs(struct mc_kv_log *log)
+void mc_kv_log_hangs(struct mc_kv_log *log, bool below)
 {
+	struct mc_kv_floor *f = below ? mc_kv_bottom(log) : mc_kv_top(log);
+
 	mc_mutex_lock(&log->lock);
-	if (mc_disk_hangs(&mc_kv_bottom(log)->health))
+	if (mc_disk_hangs(&f->health))
 		mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
 }

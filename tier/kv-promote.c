@@ -3,7 +3,8 @@
  *
  * A resident that is not ready marks the object meanwhile: its waiters are answered at the end,
  * changes of the name wait for it. Each source's bytes are checked against the object's checksums;
- * bad ones are looked for in the next tier, then EIO.
+ * bad ones are looked for in the next tier, then EIO. A read that was given up keeps the memory
+ * that it was to fill: who asked reads by range.
  */
 #include "tier/kv-impl.h"
 #include "tier/kv-remote.h"
@@ -22,7 +23,8 @@ struct fetch {
 	struct kv_res *res;
 	char *buf;
 	uint64_t size;
-	struct mc_kv_log_read read;
+	struct mc_kv_loc at;      /* of the read */
+	_Atomic unsigned left_by; /* of a read given up: we, and the disk */
 	bool from_nvme;
 	int res_nvme;
 	char key[];
@@ -88,29 +90,58 @@ static void end(struct fetch *f, int r)
 	free(f);
 }
 
-/* No memory to bring it to: who asked reads by range. */
-static void end_unpromoted(struct fetch *f)
+/* Answers everybody without bringing it here: who asked reads by range, or the error. The resident
+ * is out of use, and ours to free. */
+static void answer_unpromoted(struct fetch *f, int res)
 {
 	struct mc_kv *kv = f->kv;
-	struct kv_res *res = f->res;
 	struct kv_wait *waiters, *w;
 
 	mc_mutex_lock(&kv->lock);
-	waiters = res->waiters;
-	res->waiters = NULL;
+	waiters = f->res->waiters;
+	f->res->waiters = NULL;
 	f->obj->res = NULL;
-	for (w = waiters; w != NULL; w = w->next)
+	for (w = waiters; w != NULL && res == 0; w = w->next)
 		kv_get_handle_locked(kv, w, f->obj);
 	kv_object_drop_locked(kv, f->obj);
 	mc_cond_broadcast(&kv->change);
 	mc_mutex_unlock(&kv->lock);
-	free(res);
 	while ((w = waiters) != NULL) {
 		waiters = w->next;
-		kv_wait_end(w, 0, steal_ptr(w->handle));
+		kv_wait_end(w, res, res == 0 ? steal_ptr(w->handle) : NULL);
 	}
 	kv_reap(kv);
+}
+
+static void end_unpromoted(struct fetch *f)
+{
+	answer_unpromoted(f, 0);
+	free(f->res);
 	free(f);
+}
+
+static void leave_given_up(void *kv, void *memory)
+{
+	struct fetch *f = memory;
+
+	if (atomic_fetch_add(&f->left_by, 1) == 0)
+		return;
+	if (f->res->is_file)
+		kv_res_unmap(kv, f->res, f->size);
+	kv_res_free(kv, f->res, f->size);
+	free(f);
+}
+
+static void end_given_up(struct fetch *f)
+{
+	struct mc_kv *kv = f->kv;
+	bool elsewhere;
+
+	mc_mutex_lock(&kv->lock);
+	elsewhere = kv->opts.remote != NULL && f->obj->remotes > 0;
+	mc_mutex_unlock(&kv->lock);
+	answer_unpromoted(f, elsewhere ? 0 : -EIO);
+	leave_given_up(kv, f);
 }
 
 static void fetch_remote(void *ctx)
@@ -137,11 +168,16 @@ static void start_remote(struct fetch *f)
 
 static void start(struct fetch *f);
 
-static void nvme_done(struct mc_kv_log_read *read, int res)
+static void nvme_done(void *ctx, const void *bytes, int res)
 {
-	struct fetch *f = read->ctx;
+	struct fetch *f = ctx;
 
-	if (res == -ESTALE && kv_moved(f->kv, f->obj, &read->loc)) {
+	(void)bytes;
+	if (res == -ETIMEDOUT) {
+		end_given_up(f);
+		return;
+	}
+	if (res == -ESTALE && kv_moved(f->kv, f->obj, &f->at)) {
 		start(f);
 		return;
 	}
@@ -190,30 +226,26 @@ static int make_room_for(struct fetch *f)
 
 static void start(struct fetch *f)
 {
-	struct mc_kv_loc loc;
+	struct mc_block_order order = {.what = {.len = (uint32_t)f->size, .buf = f->buf},
+		.done = nvme_done,
+		.ctx = f,
+		.release = leave_given_up,
+		.memory = f};
+	bool readable = kv_reads_place(f->kv, f->obj, &order.what.loc);
 
-	mc_mutex_lock(&f->kv->lock);
-	loc = kv_loc(f->obj);
-	mc_mutex_unlock(&f->kv->lock);
-	f->from_nvme = loc.segment != 0 && f->kv->log != NULL;
+	f->from_nvme = order.what.loc.segment != 0 && f->kv->log != NULL;
+	f->at = order.what.loc;
 	if (f->size == 0) {
 		end(f, 0);
 		return;
 	}
-	if (!f->from_nvme) {
+	if (!readable) {
+		f->res_nvme = f->from_nvme ? -EIO : f->res_nvme;
 		start_remote(f);
 		return;
 	}
-	f->read = (struct mc_kv_log_read){
-		.loc = loc,
-		.size = f->size,
-		.len = (uint32_t)f->size,
-		.buf = f->buf,
-		.done = nvme_done,
-		.ctx = f,
-	};
-	memcpy(f->read.version, f->obj->version, sizeof(f->read.version));
-	mc_kv_log_read(f->kv->log, &f->read);
+	if (kv_reads_begin(f->kv, f->obj, &order) < 0)
+		nvme_done(f, NULL, -ENOMEM);
 }
 
 void kv_promote(struct mc_kv *kv, struct kv_wait *w)

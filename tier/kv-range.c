@@ -17,7 +17,7 @@ struct range {
 	unsigned n, i;         /* blocks, and which is being read */
 	struct kv_block *blocks[MC_KV_READ_IOV];
 	bool has[MC_KV_READ_IOV]; /* its bytes */
-	struct mc_kv_log_read nvme;
+	struct mc_kv_loc at;      /* where the block is read now */
 	struct mc_remote_read remote;
 	uint32_t avoid; /* copies of the block that were bad */
 	char path[KV_REMOTE_PATH];
@@ -129,11 +129,28 @@ static void read_remote(struct range *g)
 
 static void read_block(struct range *g);
 
-static void nvme_done(struct mc_kv_log_read *read, int res)
+/* The block is the read's now, and another one takes its place. */
+static bool replace_block(struct range *g)
 {
-	struct range *g = read->ctx;
+	g->blocks[g->i] = kv_block_new(g->r->obj->kv, g->obj, g->first + g->i);
+	return g->blocks[g->i] != NULL;
+}
 
-	if (res == -ESTALE && kv_moved(g->r->obj->kv, g->obj, &read->loc)) {
+static void release_block(void *kv, void *block)
+{
+	kv_block_put(kv, block);
+}
+
+static void nvme_done(void *ctx, const void *bytes, int res)
+{
+	struct range *g = ctx;
+
+	(void)bytes;
+	if (res == -ETIMEDOUT && !replace_block(g)) {
+		range_done(g, -ENOMEM);
+		return;
+	}
+	if (res == -ESTALE && kv_moved(g->r->obj->kv, g->obj, &g->at)) {
 		read_block(g);
 		return;
 	}
@@ -141,7 +158,7 @@ static void nvme_done(struct mc_kv_log_read *read, int res)
 		res = -EBADMSG;
 	if (res == -EBADMSG)
 		kv_tell_bad(g->r->obj->kv, g->obj, false);
-	g->res_nvme = res;
+	g->res_nvme = res == -ETIMEDOUT ? -EIO : res;
 	if (res < 0) {
 		read_remote(g);
 		return;
@@ -155,27 +172,23 @@ static void read_block(struct range *g)
 {
 	struct mc_kv *kv = g->r->obj->kv;
 	uint64_t b = g->first + g->i;
-	struct mc_kv_loc loc;
+	struct mc_block_order order = {.what = {.off = b << MC_BLOCK_SHIFT,
+					       .len = mc_block_len(g->obj->size, b),
+					       .buf = g->blocks[g->i]->bytes},
+		.done = nvme_done,
+		.ctx = g,
+		.release = release_block,
+		.memory = g->blocks[g->i]};
 
-	mc_mutex_lock(&kv->lock);
-	loc = kv_loc(kv_now(g->obj));
-	mc_mutex_unlock(&kv->lock);
 	g->avoid = 0;
-	if (loc.segment == 0 || kv->log == NULL) {
+	if (!kv_reads_place(kv, g->obj, &order.what.loc)) {
+		g->res_nvme = -EIO;
 		read_remote(g);
 		return;
 	}
-	g->nvme = (struct mc_kv_log_read){
-		.loc = loc,
-		.size = g->obj->size,
-		.off = b << MC_BLOCK_SHIFT,
-		.len = mc_block_len(g->obj->size, b),
-		.buf = g->blocks[g->i]->bytes,
-		.done = nvme_done,
-		.ctx = g,
-	};
-	memcpy(g->nvme.version, g->obj->version, sizeof(g->nvme.version));
-	mc_kv_log_read(kv->log, &g->nvme);
+	g->at = order.what.loc;
+	if (kv_reads_begin(kv, g->obj, &order) < 0)
+		nvme_done(g, NULL, -ENOMEM);
 }
 
 /* The next one that is not here. */

@@ -179,6 +179,7 @@ static struct mc_kv *kv_new(void)
 	mc_cond_init(&kv->change);
 	mc_cond_init(&kv->wake);
 	mc_cond_init(&kv->flush);
+	kv_reads_init(kv);
 	mc_mutex_lock(&kv->lock);
 	kv->dirty_list.next = kv->dirty_list.prev = &kv->dirty_list;
 	kv->replica_list.next = kv->replica_list.prev = &kv->replica_list;
@@ -247,6 +248,7 @@ static void kv_free(struct mc_kv *kv)
 	mc_cond_done(&kv->change);
 	mc_cond_done(&kv->wake);
 	mc_cond_done(&kv->flush);
+	kv_reads_done(kv);
 	mc_mutex_done(&kv->lock);
 	mc_mutex_done(&kv->deletes_lock);
 	free(kv->left);

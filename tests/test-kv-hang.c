@@ -1,0 +1,142 @@
+/* Objects on a disk whose reads do not end: the remote serves, and it is used again when they do.
+ */
+#include "tests/kv-trouble.h"
+#include "tests/suite.h"
+#include "tier/block-super.h"
+#include "tier/future.h"
+
+#define SMALL 100000u   /* promoted */
+#define LARGE (9 * MIB) /* read by range */
+#define DEVICE (128 * MIB)
+
+static char device[128];
+
+static void with_device(struct kv_fixture *x)
+{
+	struct mc_block_format f = {.path = device, .bytes = DEVICE};
+	struct mc_err err = {0};
+
+	snprintf(device, sizeof(device), "%s/device", x->root);
+	ck_assert_msg(mc_block_format(&f, &err) == 0, "%s", err.text);
+	x->opts.device = device;
+}
+
+static void await_copies(struct mc_kv *kv, const char *key, bool remote)
+{
+	struct mc_kv_attr a;
+
+	do {
+		ck_assert_int_eq(mc_kv_lookup(kv, key, &a), 0);
+		sched_yield();
+	} while (a.nvme == 0 || (remote && a.remotes == 0));
+}
+
+/* Both objects are on the disk, and on the remote or not, and not in DRAM. */
+static void start_cold(struct kv_fixture *x, bool remote)
+{
+	if (remote) {
+		with_remote(x);
+		x->opts.replicas = 1;
+	}
+	x->opts.deadline_ms = remote ? 2000 : 4000;
+	kv_fixture_start(x);
+	ck_assert_int_eq(kv_put(x->kv, "small", SMALL, 1, 0), 0);
+	ck_assert_int_eq(kv_put(x->kv, "large", LARGE, 2, 0), 0);
+	await_copies(x->kv, "small", remote);
+	await_copies(x->kv, "large", remote);
+	forget_dram_and_restart(x);
+}
+
+/* As soon as what hung has ended the disk serves. */
+static void expect_served_by_the_disk(struct kv_fixture *x)
+{
+	uint64_t before = stats(x->kv).hits_nvme;
+
+	do {
+		mc_kv_evict(x->kv, "small");
+		kv_expect(x->kv, "small", SMALL, 1);
+	} while (stats(x->kv).hits_nvme == before);
+	kv_expect(x->kv, "large", LARGE, 2);
+}
+
+static void expect_left_out_and_used_again(
+	struct kv_fixture *x, const char *first, size_t size, uint32_t seed)
+{
+	disk.reads_hang = true;
+	kv_expect(x->kv, first, size, seed);
+	kv_expect(x->kv, "large", LARGE, 2);
+	kv_expect(x->kv, "small", SMALL, 1);
+	while (stats(x->kv).nvme_trouble == NULL)
+		sched_yield();
+	ck_assert_ptr_nonnull(strstr(stats(x->kv).nvme_trouble, "slow"));
+	disk.reads_hang = false;
+	expect_served_by_the_disk(x);
+	kv_fixture_close(x);
+}
+
+START_TEST(ranges_of_a_device_that_hangs_come_from_the_remote)
+{
+	struct kv_fixture x;
+
+	paths(&x);
+	with_device(&x);
+	start_cold(&x, true);
+	expect_left_out_and_used_again(&x, "large", LARGE, 2);
+}
+END_TEST
+
+START_TEST(promotions_from_a_device_that_hangs_come_from_the_remote)
+{
+	struct kv_fixture x;
+
+	paths(&x);
+	with_device(&x);
+	start_cold(&x, true);
+	expect_left_out_and_used_again(&x, "small", SMALL, 1);
+}
+END_TEST
+
+START_TEST(a_directory_that_hangs_is_left_out_as_a_device_is)
+{
+	struct kv_fixture x;
+
+	paths(&x);
+	with_nvme(&x);
+	start_cold(&x, true);
+	expect_left_out_and_used_again(&x, "small", SMALL, 1);
+}
+END_TEST
+
+static void note_open(void *ctx, int res, struct mc_kv_object *obj)
+{
+	ck_assert_ptr_null(obj);
+	mc_future_set(ctx, res);
+}
+
+START_TEST(without_another_copy_it_is_eio_and_right_once_the_device_answers)
+{
+	struct mc_kv_object *large = NULL;
+	struct mc_future small;
+	struct kv_fixture x;
+
+	paths(&x);
+	with_device(&x);
+	start_cold(&x, false);
+	disk.reads_hang = true;
+	mc_future_init(&small);
+	mc_kv_get(x.kv, "small", note_open, &small);
+	ck_assert_int_eq(kv_open_object(x.kv, "large", &large), 0);
+	ck_assert_int_eq(kv_read_range(large, MIB, 4096), -EIO);
+	ck_assert_int_eq(mc_future_wait(&small), -EIO);
+	disk.reads_hang = false;
+	kv_expect_object(large, LARGE, 2);
+	kv_expect(x.kv, "small", SMALL, 1);
+	mc_kv_object_put(large);
+	kv_fixture_close(&x);
+}
+END_TEST
+
+SUITE_MAIN("kv-hang", ranges_of_a_device_that_hangs_come_from_the_remote,
+	promotions_from_a_device_that_hangs_come_from_the_remote,
+	a_directory_that_hangs_is_left_out_as_a_device_is,
+	without_another_copy_it_is_eio_and_right_once_the_device_answers)
