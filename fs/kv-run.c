@@ -49,9 +49,13 @@ void mc_kvfs_failed(struct mc_kvfs *k, const char *key, int r, const char *what)
 	char text[sizeof(k->error)];
 
 	mc_kv_stats(k->kv, &s);
-	snprintf(text, sizeof(text), "%s: %s; %s; %llu of %llu bytes wait to be flushed", what,
-		strerror(-r), mc_kv_why(k->kv, r), (unsigned long long)s.dirty_bytes,
-		(unsigned long long)s.dirty_bound);
+	snprintf(text, sizeof(text),
+		"%s: %s; %s; %llu of %llu bytes wait to be flushed, "
+		"%llu are written, %llu open, %llu pinned",
+		what, strerror(-r), mc_kv_why(k->kv, r), (unsigned long long)s.dirty_bytes,
+		(unsigned long long)s.dirty_bound, (unsigned long long)s.written_bytes,
+		(unsigned long long)(s.open_bytes + s.held_bytes),
+		(unsigned long long)s.pinned_bytes);
 	mc_mutex_lock(&k->lock);
 	memcpy(k->error, text, sizeof(text));
 	mc_mutex_unlock(&k->lock);

@@ -133,7 +133,7 @@ struct mc_kvfs {
 	uint64_t flushes;
 	struct mc_kreq *waiting;
 	struct mc_kintent *intents;
-	char error[320]; /* the last failure of a put, for user.mooncake.error */
+	char error[400]; /* the last failure of a put, for user.mooncake.error */
 };
 
 static inline struct mc_kvfs *mc_kvfs_of(fuse_req_t req)

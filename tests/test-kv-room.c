@@ -3,9 +3,12 @@
 #include "tests/kv-fixture.h"
 #include "tests/suite.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -177,7 +180,156 @@ START_TEST(a_signal_ends_neither_a_put_nor_what_brings_it_up_again)
 }
 END_TEST
 
+static struct mc_kv_stats stats(struct mc_kv *kv)
+{
+	struct mc_kv_stats s;
+
+	mc_kv_stats(kv, &s);
+	return s;
+}
+
+static void open_on_nvme(struct kv_fixture *x, uint64_t capacity)
+{
+	kv_fixture_paths(x, capacity);
+	x->opts.nvme_dir = x->nvme;
+	x->opts.nvme_capacity = UINT64_C(256) * MIB;
+	kv_fixture_start(x);
+}
+
+/* Objects of 1 MiB, clean. */
+static void put_clean(struct mc_kv *kv, unsigned n)
+{
+	char key[16];
+
+	for (unsigned i = 0; i < n; i++) {
+		snprintf(key, sizeof(key), "c%u", i);
+		ck_assert_int_eq(kv_put_wait(kv, key, MIB, i + 1), 0);
+		ck_assert_int_eq(mc_kv_sync(kv, key), 0);
+	}
+}
+
+/* The files of objects have no memory beyond their ends. How many there are. */
+static unsigned expect_tight(const struct kv_fixture *x)
+{
+	unsigned n = 0;
+	struct dirent *e;
+	char path[128];
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "%s/f", x->dram);
+	dir = opendir(path);
+	ck_assert_ptr_nonnull(dir);
+	while ((e = readdir(dir)) != NULL) {
+		struct stat st;
+
+		ck_assert_int_eq(fstatat(dirfd(dir), e->d_name, &st, 0), 0);
+		if (!S_ISREG(st.st_mode) || st.st_size == 0)
+			continue;
+		ck_assert_int_eq(st.st_blocks * 512, (st.st_size + 4095) / 4096 * 4096);
+		n++;
+	}
+	closedir(dir);
+	return n;
+}
+
+START_TEST(what_is_brought_up_into_a_file_used_before_has_no_more_memory_than_is_counted)
+{
+	struct kv_fixture x;
+
+	open_on_nvme(&x, 64 * MIB);
+	ck_assert_int_eq(kv_put(x.kv, "k", 200000, 1, 0), 0);
+	ck_assert_int_eq(mc_kv_sync(x.kv, "k"), 0);
+	ck_assert_uint_eq(expect_tight(&x), 1);
+	ck_assert_int_eq(mc_kv_evict(x.kv, "k"), 0); /* its file is kept, with more memory */
+	ck_assert_uint_eq(expect_tight(&x), 0);
+	kv_expect(x.kv, "k", 200000, 1);
+	ck_assert_uint_eq(expect_tight(&x), 1);
+	kv_fixture_close(&x);
+}
+END_TEST
+
+START_TEST(a_put_finds_room_where_others_have_written_more_than_their_puts_reserved)
+{
+	struct kv_fixture x;
+	char filler[128];
+
+	open_on_nvme(&x, 32 * MIB);
+	if (!is_bounded(&x)) {
+		printf("skipped: no right to mount\n");
+		kv_fixture_close(&x);
+		return;
+	}
+	put_clean(x.kv, 12);
+	snprintf(filler, sizeof(filler), "%s/filler", x.dram);
+	fill(filler);
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_int_eq(kv_put(x.kv, "new", 2 * MIB, i + 1, 0), 0);
+	kv_expect(x.kv, "new", 2 * MIB, 3);
+	ck_assert_uint_ge(stats(x.kv).evicted_objects, 1);
+	ck_assert_int_eq(unlink(filler), 0);
+	while (stats(x.kv).written_bytes > 0)
+		sched_yield();
+	kv_fixture_close(&x);
+}
+END_TEST
+
+/* What a client writes goes past the daemon, so room for it is there before. */
+START_TEST(while_files_are_written_room_is_kept_for_more_than_their_puts_reserved)
+{
+	struct mc_kv_writer *w[4];
+	struct kv_fixture x;
+
+	open_on_nvme(&x, 64 * MIB);
+	put_clean(x.kv, 72);
+	for (unsigned i = 0; i < 4; i++)
+		ck_assert_int_eq(mc_kv_create(x.kv, 4096, &w[i]), 0);
+	while (stats(x.kv).dram_used + 4 * MIB > 64 * MIB)
+		sched_yield();
+	for (unsigned i = 0; i < 4; i++)
+		mc_kv_discard(w[i]);
+	kv_fixture_close(&x);
+}
+END_TEST
+
+START_TEST(what_keeps_memory_full_is_counted_by_reason)
+{
+	struct mc_kv_object *obj;
+	struct mc_kv_writer *w;
+	struct kv_fixture x;
+	int fds[2];
+
+	open_on_nvme(&x, 32 * MIB);
+	put_clean(x.kv, 2);
+	ck_assert_int_eq(mc_kv_create(x.kv, 3 * MIB, &w), 0);
+	ck_assert_int_eq(mc_kv_pin(x.kv, "c1", true), 0);
+	ck_assert_int_eq(kv_open_object(x.kv, "c0", &obj), 0);
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(mc_kv_object_backing_get(obj, &fds[i]), 0);
+	ck_assert_uint_ge(stats(x.kv).written_bytes, 3 * MIB);
+	ck_assert_uint_eq(stats(x.kv).open_bytes, MIB);
+	ck_assert_uint_eq(stats(x.kv).pinned_bytes, MIB);
+	ck_assert_uint_eq(stats(x.kv).held_bytes, 0);
+	mc_kv_object_backing_put(obj);
+	ck_assert_uint_eq(stats(x.kv).open_bytes, MIB);
+	mc_kv_object_backing_put(obj);
+	ck_assert_uint_eq(stats(x.kv).open_bytes, 0);
+	mc_kv_object_put(obj);
+	ck_assert_int_eq(mc_kv_unlink(x.kv, "c0"), 0); /* its file is still open */
+	ck_assert_uint_eq(stats(x.kv).held_bytes, MIB);
+	for (unsigned i = 0; i < 2; i++)
+		close(fds[i]);
+	mc_kv_discard(w);
+	while (stats(x.kv).held_bytes > 0 || stats(x.kv).written_bytes > 0)
+		sched_yield();
+	kv_fixture_close(&x);
+}
+END_TEST
+
 SUITE_MAIN("KV room", small_objects_of_many_sizes_are_whole_though_each_size_wants_a_piece,
 	what_was_kept_in_files_for_want_of_room_goes_down_whole,
 	a_copy_that_finds_no_memory_is_refused_and_nothing_is_published,
-	a_signal_ends_neither_a_put_nor_what_brings_it_up_again)
+	a_signal_ends_neither_a_put_nor_what_brings_it_up_again,
+	what_is_brought_up_into_a_file_used_before_has_no_more_memory_than_is_counted,
+	a_put_finds_room_where_others_have_written_more_than_their_puts_reserved,
+	while_files_are_written_room_is_kept_for_more_than_their_puts_reserved,
+	what_keeps_memory_full_is_counted_by_reason)

@@ -254,3 +254,61 @@ int kv_adopt(struct mc_kv *kv)
 	free(a.found);
 	return a.res;
 }
+
+/* ---- puts of an earlier process */
+
+/* Takes a put's file out of those that are left. */
+static bool take_put(struct mc_kv *kv, uint64_t file, bool put_back)
+{
+	bool found = false;
+
+	mc_mutex_lock(&kv->lock);
+	for (size_t i = 0; i < kv->n_left && !found; i++) {
+		found = kv->left[i] == (put_back ? 0 : file);
+		if (found)
+			kv->left[i] = put_back ? file : 0;
+	}
+	mc_mutex_unlock(&kv->lock);
+	return found;
+}
+
+int mc_kv_writer_adopt(
+	struct mc_kv *kv, uint64_t file, const struct stat *want, struct mc_kv_writer **ret)
+{
+	struct mc_kv_writer *w = calloc(1, sizeof(*w));
+	int r = w != NULL ? 0 : -ENOMEM;
+
+	if (r == 0 && (file == 0 || !take_put(kv, file, false)))
+		r = -ENOENT;
+	if (r == 0) {
+		r = kv_file_adopt(kv, file, want, &w->file);
+		if (r < 0)
+			take_put(kv, file, true);
+	}
+	if (r < 0) {
+		free(w);
+		return r;
+	}
+	w->kv = kv;
+	w->reserved = w->file->room;
+	mc_mutex_lock(&kv->lock);
+	kv_reserve_locked(kv, w->reserved);
+	mc_mutex_unlock(&kv->lock);
+	*ret = w;
+	return 0;
+}
+
+void mc_kv_adopted(struct mc_kv *kv)
+{
+	char path[4200];
+
+	mc_mutex_lock(&kv->lock);
+	for (size_t i = 0; i < kv->n_left; i++) {
+		if (kv->left[i] == 0)
+			continue;
+		kv_file_path(kv, kv->left[i], path, sizeof(path));
+		unlink(path);
+	}
+	kv->n_left = 0;
+	mc_mutex_unlock(&kv->lock);
+}

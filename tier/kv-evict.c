@@ -16,8 +16,8 @@
 #define SCAN 256
 #define LATER_NS UINT64_C(1000000000) /* a held object is looked at again then */
 #define TICK_NS UINT64_C(100000000)
-#define HIGH 99 /* percent of the capacity: eviction starts */
-#define LOW 98
+#define SPARE 1 /* percent of the capacity that is kept free, twice as much after eviction */
+#define SPARE_WRITERS 16 /* that part of it at most is, for what writers may write */
 #define HELD_TEXT "a client has it open or mapped"
 
 /* Pins hold while they leave room for others; below DRAM they always do. */
@@ -124,6 +124,7 @@ static bool evict_one(struct mc_kv *kv)
 
 void kv_make_room(struct mc_kv *kv, uint64_t bytes)
 {
+	kv_look(kv);
 	for (;;) {
 		bool fits;
 
@@ -221,9 +222,20 @@ void mc_kv_leave(struct mc_kv *kv)
 	mc_mutex_unlock(&kv->lock);
 }
 
+/* Bytes to be kept free. How much a client writes is known when it has closed the file: each may
+ * need once more what its put reserved, and what it writes past us nobody can make room for. */
+static uint64_t spare_locked(const struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	uint64_t least = kv->opts.dram_capacity / 100 * SPARE;
+	uint64_t most = kv->opts.dram_capacity / SPARE_WRITERS;
+	uint64_t want = kv->n_writers * kv->typical;
+
+	return want < least ? least : want < most ? want : most;
+}
+
 void kv_room_changed_locked(struct mc_kv *kv)
 {
-	if (kv->room != NULL || kv_total_locked(kv) > kv->opts.dram_capacity / 100 * HIGH)
+	if (kv->room != NULL || kv_total_locked(kv) + spare_locked(kv) > kv->opts.dram_capacity)
 		mc_cond_signal(&kv->wake);
 }
 
@@ -278,13 +290,18 @@ void *kv_keeper_main(void *arg)
 
 	mc_mutex_lock(&kv->lock);
 	while (!kv->stopping) {
-		uint64_t total = kv_total_locked(kv), capacity = kv->opts.dram_capacity;
-		uint64_t want = kv->room != NULL ? wanted_locked(kv) : 0;
-		bool high = total > capacity / 100 * HIGH || total + want > capacity;
+		uint64_t capacity = kv->opts.dram_capacity, want, spare;
+		bool high;
 
 		mc_mutex_unlock(&kv->lock);
+		kv_look(kv);
+		mc_mutex_lock(&kv->lock);
+		want = kv->room != NULL ? wanted_locked(kv) : 0;
+		spare = spare_locked(kv);
+		high = kv_total_locked(kv) + (want > spare ? want : spare) > capacity;
+		mc_mutex_unlock(&kv->lock);
 		if (high)
-			kv_make_room(kv, capacity / 100 * (100 - LOW) + want);
+			kv_make_room(kv, spare + capacity / 100 * SPARE + want);
 		answer_waiters(kv);
 		if (mc_now_ns() >= next_held) {
 			kv_held_check(kv);

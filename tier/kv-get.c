@@ -233,6 +233,10 @@ int mc_kv_object_backing_get(struct mc_kv_object *h, int *ret_fd)
 		unpin(kv, res);
 	if (fd < 0)
 		return -EAGAIN;
+	mc_mutex_lock(&kv->lock);
+	if (res->lent++ == 0)
+		kv->lent += size;
+	mc_mutex_unlock(&kv->lock);
 	*ret_fd = fd;
 	return 0;
 }
@@ -244,8 +248,10 @@ void mc_kv_object_backing_put(struct mc_kv_object *h)
 
 	mc_mutex_lock(&kv->lock);
 	obj = kv_now(h->obj);
-	assert(obj->res != NULL && obj->res->pins > 0);
+	assert(obj->res != NULL && obj->res->pins > 0 && obj->res->lent > 0);
 	obj->res->pins--;
+	if (--obj->res->lent == 0)
+		kv->lent -= obj->size;
 	mc_mutex_unlock(&kv->lock);
 }
 

@@ -63,6 +63,7 @@ struct kv_res {
 	struct kv_wait *waiters;
 	uint32_t pins; /* lent bytes, backing descriptors, flushes */
 	uint32_t maps;
+	uint32_t lent; /* of the pins: backing descriptors */
 	bool is_file;
 	bool ready;
 };
@@ -177,7 +178,10 @@ struct mc_kv {
 	size_t n_left MC_GUARDED_BY(lock);
 	struct kv_file *held MC_GUARDED_BY(lock); /* dropped, but somebody reads them still */
 	struct kv_room_wait *room MC_GUARDED_BY(lock), **room_tail MC_GUARDED_BY(lock);
-	uint64_t used MC_GUARDED_BY(lock); /* bytes of files: objects', writers', pool, held */
+	uint64_t used MC_GUARDED_BY(lock);     /* bytes of files: objects', writers', pool, held */
+	uint64_t unseen MC_GUARDED_BY(lock);   /* see kv_look */
+	uint64_t reserved MC_GUARDED_BY(lock); /* writers', in dirty */
+	uint64_t lent MC_GUARDED_BY(lock);     /* bytes of objects that are read past us */
 	uint64_t dirty MC_GUARDED_BY(lock);
 	bool leaving MC_GUARDED_BY(lock);   /* nobody waits for room any more */
 	unsigned hurry MC_GUARDED_BY(lock); /* calls that wait for flushes: no pause before them */
@@ -238,6 +242,8 @@ int kv_file_adopt(struct mc_kv *kv, uint64_t id, const struct stat *want, struct
 void kv_file_give(struct mc_kv *kv, struct kv_file *f);
 /* Makes it the object's backing file, which has size bytes; f is consumed. */
 void kv_file_to_object(struct mc_kv *kv, struct kv_file *f, struct kv_res *res, uint64_t size);
+/* Its end is at size, without memory beyond; what lies before has memory. 0, -ENOSPC. */
+int kv_file_cut(int fd, uint64_t size);
 void kv_file_path(const struct mc_kv *kv, uint64_t id, char *path, size_t len);
 int kv_file_open(const struct mc_kv *kv, uint64_t id, int flags);
 /* Whether somebody let go of a file that was dropped; its memory is free then. */
@@ -246,6 +252,9 @@ void kv_held_check(struct mc_kv *kv);
 bool kv_pool_shrink(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 void kv_pool_done(struct mc_kv *kv);
 uint64_t kv_total_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
+/* Asks the file system what there is: clients who write past us take more than their puts reserved,
+ * and that is unseen until they are published. */
+void kv_look(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 bool kv_room_locked(struct mc_kv *kv, uint64_t bytes) MC_REQUIRES(kv->lock);
 /* Bytes a resident occupies. */
 uint64_t kv_res_bytes(const struct kv_object *obj);
@@ -378,6 +387,10 @@ void kv_block_put(struct mc_kv *kv, struct kv_block *b) MC_EXCLUDES(kv->lock);
 void kv_block_evict_locked(struct mc_kv *kv, struct kv_block *b) MC_REQUIRES(kv->lock);
 /* The object's blocks go; kv_reap frees them. */
 void kv_blocks_forget_locked(struct mc_kv *kv, const struct kv_object *obj) MC_REQUIRES(kv->lock);
+
+/* ---- kv-put.c */
+/* A writer is there that may write so many bytes. */
+void kv_reserve_locked(struct mc_kv *kv, uint64_t bytes) MC_REQUIRES(kv->lock);
 
 /* ---- kv-promote.c */
 /* The object is not in DRAM: brings it there for h, whose done runs once. */

@@ -3,7 +3,8 @@
  * recycled through a small pool whose memory is allocated already.
  *
  * Invariants
- * 1. used = room of every file: writers', objects' (rounded to pages), in the pool, held.
+ * 1. used = room of every file: writers', objects' (rounded to pages), in the pool, held; no file
+ * but a writer's has more memory than that, and what those have is in unseen soon.
  * 2. A file is emptied and used again only while a lease says that nobody else has it open; else it
  * loses its name, and its bytes stay counted until the last one lets go.
  */
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #define POOL_FILES 32
 #define PAGE UINT64_C(4096)
@@ -39,7 +41,28 @@ int kv_file_open(const struct mc_kv *kv, uint64_t id, int flags)
 
 uint64_t kv_total_locked(struct mc_kv *kv)
 {
-	return kv->used + mc_slab_used(kv->slab);
+	return kv->used + mc_slab_used(kv->slab) + kv->unseen;
+}
+
+void kv_look(struct mc_kv *kv)
+{
+	uint64_t before, after, free_bytes;
+	struct statvfs v;
+
+	mc_mutex_lock(&kv->lock);
+	before = kv_total_locked(kv) - kv->unseen;
+	mc_mutex_unlock(&kv->lock);
+	if (statvfs(kv->opts.dram_dir, &v) != 0)
+		return;
+	free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
+	mc_mutex_lock(&kv->lock);
+	after = kv_total_locked(kv) - kv->unseen;
+	if (before > after) /* counted until it is free */
+		after = before;
+	kv->unseen = after + free_bytes < kv->opts.dram_capacity
+		? kv->opts.dram_capacity - after - free_bytes
+		: 0;
+	mc_mutex_unlock(&kv->lock);
 }
 
 bool kv_room_locked(struct mc_kv *kv, uint64_t bytes)
@@ -140,6 +163,17 @@ int kv_file_take(struct mc_kv *kv, uint64_t room, struct kv_file **ret)
 	f->next = NULL;
 	*ret = f;
 	return 0;
+}
+
+int kv_file_cut(int fd, uint64_t size)
+{
+	/* Twice: growing to a size keeps what was allocated beyond it, cutting to the same does
+	 * not.
+	 */
+	if (ftruncate(fd, (off_t)size) != 0 || ftruncate(fd, (off_t)size) != 0)
+		return -errno;
+	/* A hole would have no memory; reading it through a full tmpfs is a SIGBUS. */
+	return mc_io_allocate(fd, 0, 0, size);
 }
 
 /* Whether it is as the caller wants it; see mc_kv_writer_adopt. */

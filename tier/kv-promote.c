@@ -10,7 +10,6 @@
 #include "tier/kv-remote.h"
 
 #include "tier/digest.h"
-#include "tier/io.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -211,9 +210,7 @@ static int make_room_for(struct fetch *f)
 		r = kv_file_take(kv, f->size, &file);
 		if (r < 0)
 			return r;
-		r = ftruncate(file->fd, (off_t)f->size) == 0
-			? mc_io_allocate(file->fd, 0, 0, f->size)
-			: -errno;
+		r = kv_file_cut(file->fd, f->size);
 		if (r < 0)
 			kv_file_give(kv, file);
 		else

@@ -12,6 +12,21 @@
 #define TYPICAL_MIN UINT64_C(65536)
 #define TYPICAL_MAX (UINT64_C(8) << 20)
 
+void kv_reserve_locked(struct mc_kv *kv, uint64_t bytes)
+{
+	kv->dirty += bytes;
+	kv->reserved += bytes;
+	kv->n_writers++;
+}
+
+static void unreserve_locked(struct mc_kv *kv, uint64_t bytes) MC_REQUIRES(kv->lock)
+{
+	assert(kv->dirty >= bytes && kv->reserved >= bytes && kv->n_writers > 0);
+	kv->dirty -= bytes;
+	kv->reserved -= bytes;
+	kv->n_writers--;
+}
+
 int mc_kv_create(struct mc_kv *kv, uint64_t hint, struct mc_kv_writer **ret)
 {
 	struct mc_kv_writer *w = calloc(1, sizeof(*w));
@@ -34,19 +49,22 @@ int mc_kv_create(struct mc_kv *kv, uint64_t hint, struct mc_kv_writer **ret)
 		room = kv_room_locked(kv, want);
 	}
 	if (room) {
-		kv->dirty += want;
-		kv->n_writers++;
+		kv_reserve_locked(kv, want);
 		kv->refused = 0;
+		kv_room_changed_locked(kv); /* it may write more than that */
 	} else if (want <= kv->opts.dirty_bound && want > kv->refused) {
 		kv->refused = want;
 	}
 	mc_mutex_unlock(&kv->lock);
 	r = room ? kv_file_take(kv, want, &w->file) : -EAGAIN;
+	if (r == -ENOSPC) { /* others have more than is counted */
+		kv_make_room(kv, want);
+		r = kv_file_take(kv, want, &w->file);
+	}
 	if (r < 0) {
 		if (room) {
 			mc_mutex_lock(&kv->lock);
-			kv->dirty -= want;
-			kv->n_writers--;
+			unreserve_locked(kv, want);
 			mc_mutex_unlock(&kv->lock);
 		}
 		free(w);
@@ -68,63 +86,6 @@ uint64_t mc_kv_writer_file(const struct mc_kv_writer *w)
 	return w->file->id;
 }
 
-/* Takes a put's file out of those that are left. */
-static bool take_put(struct mc_kv *kv, uint64_t file, bool put_back)
-{
-	bool found = false;
-
-	mc_mutex_lock(&kv->lock);
-	for (size_t i = 0; i < kv->n_left && !found; i++) {
-		found = kv->left[i] == (put_back ? 0 : file);
-		if (found)
-			kv->left[i] = put_back ? file : 0;
-	}
-	mc_mutex_unlock(&kv->lock);
-	return found;
-}
-
-int mc_kv_writer_adopt(
-	struct mc_kv *kv, uint64_t file, const struct stat *want, struct mc_kv_writer **ret)
-{
-	struct mc_kv_writer *w = calloc(1, sizeof(*w));
-	int r = w != NULL ? 0 : -ENOMEM;
-
-	if (r == 0 && (file == 0 || !take_put(kv, file, false)))
-		r = -ENOENT;
-	if (r == 0) {
-		r = kv_file_adopt(kv, file, want, &w->file);
-		if (r < 0)
-			take_put(kv, file, true);
-	}
-	if (r < 0) {
-		free(w);
-		return r;
-	}
-	w->kv = kv;
-	w->reserved = w->file->room;
-	mc_mutex_lock(&kv->lock);
-	kv->dirty += w->reserved;
-	kv->n_writers++;
-	mc_mutex_unlock(&kv->lock);
-	*ret = w;
-	return 0;
-}
-
-void mc_kv_adopted(struct mc_kv *kv)
-{
-	char path[4200];
-
-	mc_mutex_lock(&kv->lock);
-	for (size_t i = 0; i < kv->n_left; i++) {
-		if (kv->left[i] == 0)
-			continue;
-		kv_file_path(kv, kv->left[i], path, sizeof(path));
-		unlink(path);
-	}
-	kv->n_left = 0;
-	mc_mutex_unlock(&kv->lock);
-}
-
 static void writer_free(struct mc_kv_writer *w)
 {
 	struct mc_kv *kv = w->kv;
@@ -132,9 +93,7 @@ static void writer_free(struct mc_kv_writer *w)
 	if (w->file != NULL)
 		kv_file_give(kv, w->file);
 	mc_mutex_lock(&kv->lock);
-	assert(kv->dirty >= w->reserved && kv->n_writers > 0);
-	kv->dirty -= w->reserved;
-	kv->n_writers--;
+	unreserve_locked(kv, w->reserved);
 	kv_room_changed_locked(kv);
 	mc_mutex_unlock(&kv->lock);
 	free(w);

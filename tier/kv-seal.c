@@ -7,7 +7,6 @@
 #include "tier/kv-impl.h"
 
 #include "tier/digest.h"
-#include "tier/io.h"
 
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -91,11 +90,7 @@ static int seal_file(struct mc_kv_writer *w, struct kv_object *obj, struct kv_re
 
 	if (r < 0)
 		return r;
-	/* To the same size: frees the memory beyond it. */
-	if (ftruncate(w->file->fd, (off_t)obj->size) != 0)
-		return -errno;
-	/* A hole would have no memory; reading it through a full tmpfs is a SIGBUS. */
-	r = mc_io_allocate(w->file->fd, 0, 0, obj->size);
+	r = kv_file_cut(w->file->fd, obj->size);
 	if (r < 0)
 		return r;
 	map = mmap(NULL, obj->size, PROT_READ, MAP_SHARED | MAP_POPULATE, w->file->fd, 0);

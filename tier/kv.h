@@ -210,7 +210,11 @@ struct mc_kv_stats {
 	uint64_t objects, bytes;
 	uint64_t puts, gets, hits_dram, hits_nvme, hits_remote, misses;
 	uint64_t dirty_bytes, dirty_bound;
-	uint64_t dram_used, dram_capacity;   /* bytes */
+	uint64_t dram_used, dram_capacity; /* bytes */
+	/* What may keep DRAM full, beside what is dirty: files being written, objects that clients
+	 * read past the daemon, files of objects that are gone and still open, keys that are
+	 * pinned, wherever they lie. */
+	uint64_t written_bytes, open_bytes, held_bytes, pinned_bytes;
 	uint64_t nvme_used, nvme_capacity;   /* of the directory; capacity 0: there is none */
 	uint64_t block_used, block_capacity; /* of the device; likewise */
 	uint64_t log_live;                   /* of objects on both */
