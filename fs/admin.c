@@ -150,6 +150,7 @@ int mc_admin_residency(
 			*ret = (struct mc_admin_residency){.size = attr.size,
 				.dram = attr.dram,
 				.nvme = attr.nvme,
+				.block = attr.block,
 				.remote = attr.size * attr.remotes,
 				.pinned = attr.pinned};
 		return r;
@@ -164,6 +165,7 @@ int mc_admin_residency(
 	mc_file_put(file);
 	ret->dram = res.dram;
 	ret->nvme = res.nvme;
+	ret->block = res.block;
 	ret->pinned = res.pinned;
 	return 0;
 }
@@ -181,18 +183,20 @@ static void got(void *ctx, int res, struct mc_kv_object *obj)
 	mc_future_set(&g->over, res);
 }
 
-/* To DRAM by opening it; to NVMe what is still on its way there. */
+/* To DRAM by opening it; to a tier below what is still on its way there. */
 static int warm_object(struct mc_fs *fs, const char *key, const struct mc_warm_opts *opts)
 {
 	struct mc_kv_attr attr;
 	struct gotten g;
 	int r;
 
-	if (opts->tier == MC_TIER_NVME) {
+	if (opts->tier != MC_TIER_DRAM) {
 		r = mc_kv_sync(fs->opts->kv, key);
 		if (r == 0)
 			r = mc_kv_lookup(fs->opts->kv, key, &attr);
-		return r < 0 ? r : attr.nvme < attr.size ? -EOPNOTSUPP : 0;
+		return r < 0                                              ? r
+			: mc_kv_attr_bytes(&attr, opts->tier) < attr.size ? -EOPNOTSUPP
+									  : 0;
 	}
 	mc_future_init(&g.over);
 	mc_kv_get(fs->opts->kv, key, got, &g);
@@ -245,7 +249,7 @@ static int warm(struct mc_fs *fs, const struct mc_admin_file *f, const struct mc
 	struct mc_file *file;
 	int r;
 
-	if (opts->tier != MC_TIER_DRAM && opts->tier != MC_TIER_NVME)
+	if (opts->tier >= MC_TIER_REMOTE)
 		return -EINVAL;
 	if (f->size == 0)
 		return 0;

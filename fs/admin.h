@@ -28,9 +28,9 @@ void mc_admin_close(struct mc_admin_file *f);
 void mc_admin_file_of(struct mc_fs *fs, const struct mc_spot *s, struct mc_admin_file *ret);
 
 struct mc_admin_residency {
-	uint64_t size;       /* bytes that can be resident */
-	uint64_t dram, nvme; /* bytes resident */
-	uint64_t remote;     /* bytes of copies there */
+	uint64_t size;              /* bytes that can be resident */
+	uint64_t dram, nvme, block; /* bytes resident */
+	uint64_t remote;            /* bytes of copies there */
 	bool pinned;
 };
 int mc_admin_residency(
@@ -42,7 +42,8 @@ void mc_admin_put_ended(struct mc_fs *fs, const char *key, const char *text);
 void mc_admin_error(struct mc_fs *fs, const struct mc_admin_file *f, char *out, size_t size);
 
 struct mc_warm_opts;
-/* [blocks] As mc_store_warm. -EOPNOTSUPP: KV objects come to DRAM only, and to NVMe from there. */
+/* [blocks] As mc_store_warm. -EOPNOTSUPP: KV objects come to DRAM only, and to the other tiers from
+ * there. */
 int mc_admin_warm(struct mc_fs *fs, const struct mc_admin_file *f, const struct mc_warm_opts *opts);
 /* [blocks] Never the last good copy. -EBUSY with a sentence in *ret_why, static text. */
 int mc_admin_evict(

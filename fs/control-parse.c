@@ -48,10 +48,8 @@ static int parse_command(const json_t *value, enum mc_control_command *ret)
 
 static int parse_tier(const json_t *value, enum mc_tier *ret)
 {
-	static const char *const tiers[] = {"dram", "nvme"};
-
-	for (int i = 0; json_is_string(value) && i < 2; i++)
-		if (strcmp(json_string_value(value), tiers[i]) == 0) {
+	for (int i = MC_TIER_DRAM; json_is_string(value) && i < MC_TIER_REMOTE; i++)
+		if (strcmp(json_string_value(value), mc_tier_name((enum mc_tier)i)) == 0) {
 			*ret = (enum mc_tier)i;
 			return 0;
 		}
@@ -126,9 +124,9 @@ static int parse_object(json_t *root, struct mc_control_request *ret, const char
 	*why = "a key that the command does not take";
 	if (!known_keys(root, ret))
 		return -EINVAL;
-	*why = "tier must be dram or nvme";
-	ret->both_tiers = ret->command == MC_CONTROL_EVICT && tier == NULL;
-	if (takes_tier(ret->command) && !ret->both_tiers && parse_tier(tier, &ret->tier) < 0)
+	*why = "tier must be dram, nvme or block";
+	ret->all_tiers = ret->command == MC_CONTROL_EVICT && tier == NULL;
+	if (takes_tier(ret->command) && !ret->all_tiers && parse_tier(tier, &ret->tier) < 0)
 		return -EINVAL;
 	*why = "bytes_per_second must be a whole number";
 	if (rate != NULL && (!json_is_integer(rate) || json_integer_value(rate) < 0))

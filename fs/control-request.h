@@ -30,7 +30,7 @@ struct mc_control_request {
 	char **paths; /* owned, as are the texts */
 	size_t n_paths;
 	enum mc_tier tier;
-	bool both_tiers;           /* EVICT without a tier */
+	bool all_tiers;            /* EVICT without a tier: the local ones */
 	uint64_t bytes_per_second; /* 0 = no limit */
 };
 

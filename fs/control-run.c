@@ -79,7 +79,7 @@ struct walk {
 	size_t items;         /* paths dealt with */
 	uint64_t told_ns;     /* when the last progress was sent */
 	uint64_t next_ns;     /* when the rate allows the next read */
-	bool unsettled;       /* WARM on NVMe: the first time over the paths */
+	bool unsettled;       /* WARM below DRAM: the first time over the paths */
 	bool settling;        /* the second: all bytes were counted before */
 	bool gone;
 	bool *failed;     /* owned: paths that are not tried a second time */
@@ -120,14 +120,16 @@ static int warm(struct walk *w, const struct mc_admin_file *f)
 	return mc_admin_warm(w->fs, f, &opts);
 }
 
-/* From DRAM last: what is dirty may go through NVMe before. */
+/* From DRAM last: what is dirty may go through the others before. */
 static int evict(struct walk *w, const struct mc_admin_file *f, const char **ret_why)
 {
 	int r;
 
-	if (!w->q->both_tiers)
+	if (!w->q->all_tiers)
 		return mc_admin_evict(w->fs, f, w->q->tier, ret_why);
 	r = mc_admin_evict(w->fs, f, MC_TIER_NVME, ret_why);
+	if (r == 0)
+		r = mc_admin_evict(w->fs, f, MC_TIER_BLOCK, ret_why);
 	return r < 0 ? r : mc_admin_evict(w->fs, f, MC_TIER_DRAM, ret_why);
 }
 
@@ -139,10 +141,10 @@ static int residency(struct walk *w, const char *path, const struct mc_admin_fil
 	if (r < 0)
 		return r;
 	return json_array_append_new(w->figures,
-		json_pack("{s:o, s:I, s:I, s:I, s:I, s:b}", "path", text_of(path), "size",
+		json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:b}", "path", text_of(path), "size",
 			(json_int_t)res.size, "dram", (json_int_t)res.dram, "nvme",
-			(json_int_t)res.nvme, "remote", (json_int_t)res.remote, "pinned",
-			res.pinned));
+			(json_int_t)res.nvme, "block", (json_int_t)res.block, "remote",
+			(json_int_t)res.remote, "pinned", res.pinned));
 }
 
 static const char *explain(int r, const char *why)
@@ -153,7 +155,9 @@ static const char *explain(int r, const char *why)
 	case -ENODEV:
 		return "the mount has no such tier";
 	case -EOPNOTSUPP:
-		return "a KV object reaches NVMe only from DRAM, when it is put";
+		return "a KV object reaches NVMe only from DRAM, when it is put; the block tier "
+		       "below "
+		       "NVMe takes what leaves that";
 	case -EISDIR:
 		return "it is a directory; the command line program names the files in it";
 	case -EIO:
@@ -215,7 +219,8 @@ static void each_path(struct walk *w)
 	}
 }
 
-/* What goes to NVMe is read first and waited for afterwards, so that many small files share a sync.
+/* What goes below DRAM is read first and waited for afterwards, so that many small files share a
+ * sync.
  */
 static void walk_paths(
 	struct mc_fs *fs, const struct mc_control_request *q, const struct mc_control_peer *peer)
@@ -230,7 +235,7 @@ static void walk_paths(
 	if (w.failed == NULL) {
 		mc_control_refuse(peer, -ENOMEM, "out of memory");
 	} else {
-		w.unsettled = q->command == MC_CONTROL_WARM && q->tier == MC_TIER_NVME;
+		w.unsettled = q->command == MC_CONTROL_WARM && q->tier != MC_TIER_DRAM;
 		if (w.unsettled)
 			each_path(&w);
 		w.settling = w.unsettled;

@@ -58,6 +58,11 @@ static int get_nvme(const struct subject *s, char *out, size_t size)
 	return get_number(s, s->attr.nvme, out, size);
 }
 
+static int get_block(const struct subject *s, char *out, size_t size)
+{
+	return get_number(s, s->attr.block, out, size);
+}
+
 static int get_hits(const struct subject *s, char *out, size_t size)
 {
 	return get_number(s, s->attr.hits, out, size);
@@ -137,6 +142,7 @@ static const struct {
 	{"state", get_state},
 	{"resident.dram", get_dram},
 	{"resident.nvme", get_nvme},
+	{"resident.block", get_block},
 	{"replicas", get_replicas},
 	{"hits", get_hits},
 	{"pinned", get_pinned},

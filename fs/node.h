@@ -33,7 +33,7 @@ enum mc_node_kind {
 
 /* Below which root a spot lies: the tree itself, tiers/<tier> (from MC_AT_DRAM on in the order of
  * enum mc_tier), or tiers/ itself. */
-enum mc_at { MC_AT_TREE, MC_AT_DRAM, MC_AT_NVME, MC_AT_REMOTE, MC_AT_TIERS };
+enum mc_at { MC_AT_TREE, MC_AT_DRAM, MC_AT_NVME, MC_AT_BLOCK, MC_AT_REMOTE, MC_AT_TIERS };
 
 /* A spot in the tree, whether or not there is a node for it. */
 struct mc_spot {

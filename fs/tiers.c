@@ -270,14 +270,33 @@ void mc_tierop_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	}
 }
 
+static bool has_tier(const struct mc_fs *fs, enum mc_tier tier)
+{
+	return mc_store_has(fs->opts->store, tier) ||
+		(fs->opts->kv != NULL && mc_kv_has(fs->opts->kv, tier));
+}
+
+/* The i-th of those that the mount has, or MC_TIERS. */
+static int nth_tier(const struct mc_fs *fs, unsigned i)
+{
+	int t = MC_TIER_DRAM;
+
+	while (t < MC_TIERS && (!has_tier(fs, (enum mc_tier)t) || i-- > 0))
+		t++;
+	return t;
+}
+
 const char *mc_tier_fixed(
 	const struct mc_fs *fs, const struct mc_spot *dir, unsigned i, struct mc_spot *ret)
 {
+	int tier;
+
 	*ret = (struct mc_spot){.at = dir->at};
 	if (dir->kind == MC_NODE_TIERS) {
 		ret->kind = MC_NODE_TIER;
-		ret->at = (enum mc_at)(MC_AT_DRAM + i);
-		return i < MC_TIERS ? mc_tier_name((enum mc_tier)i) : NULL;
+		tier = nth_tier(fs, i);
+		ret->at = (enum mc_at)(MC_AT_DRAM + tier);
+		return tier < MC_TIERS ? mc_tier_name((enum mc_tier)tier) : NULL;
 	}
 	ret->kind = i == 0 ? MC_NODE_CHECKPOINTS : MC_NODE_KV_DIR;
 	ret->key = i == 0 ? NULL : "";

@@ -1,9 +1,9 @@
 /*
  * Attributes that do something when they are set:
  *   pin, pinned  "1" or "0" ("" is "1" for pin): answered when it is recorded
- *   evict        "dram" ("" too) or "nvme" or "remote": answered when it has left
- *   warm         "dram" ("" too) or "nvme": answered at once, goes on in the background, one after
- *                the other; resident.* tell how far it has come, error why it ended early
+ *   evict        "dram" ("" too), "nvme", "block" or "remote": answered when it has left
+ *   warm         "dram" ("" too), "nvme" or "block": answered at once, goes on in the background,
+ *                one after the other; resident.* tell how far it has come, error why it ended early
  * On a directory: all files below it; the first failure is the answer, the others are tried all the
  * same.
  */
@@ -92,7 +92,7 @@ static bool is(const char *value, size_t size, const char *word)
 	return size == strlen(word) && memcmp(value, word, size) == 0;
 }
 
-/* "dram", also for "" and "1", "nvme", "remote". */
+/* "dram", also for "" and "1", "nvme", "block", "remote". */
 static bool parse_tier(const char *value, size_t size, enum mc_tier *ret)
 {
 	for (int t = MC_TIER_DRAM; t < MC_TIERS; t++) {

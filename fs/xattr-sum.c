@@ -13,7 +13,8 @@
 
 struct sum {
 	struct mc_fs *fs;
-	uint64_t files, bytes, dram, nvme, hits, pinned, dirty, replicas; /* replicas: the least */
+	uint64_t files, bytes, dram, nvme, block, hits, pinned, dirty,
+		replicas; /* replicas: the least */
 };
 
 static const struct {
@@ -24,6 +25,7 @@ static const struct {
 	{"bytes", offsetof(struct sum, bytes)},
 	{"resident.dram", offsetof(struct sum, dram)},
 	{"resident.nvme", offsetof(struct sum, nvme)},
+	{"resident.block", offsetof(struct sum, block)},
 	{"hits", offsetof(struct sum, hits)},
 	{"pinned", offsetof(struct sum, pinned)},
 	{"replicas", offsetof(struct sum, replicas)},
@@ -63,6 +65,7 @@ static void add_entry(struct sum *s, const struct mc_spot *file, uint64_t *ret_r
 	s->bytes += e.size;
 	s->dram += res.dram;
 	s->nvme += res.nvme;
+	s->block += res.block;
 	s->hits += res.hits;
 	s->pinned += res.pinned;
 	*ret_replicas = file->place->view == NULL;
@@ -77,6 +80,7 @@ static void add_object(struct sum *s, const struct mc_spot *file, uint64_t *ret_
 	s->bytes += a.size;
 	s->dram += a.dram;
 	s->nvme += a.nvme;
+	s->block += a.block;
 	s->hits += a.hits;
 	s->pinned += a.pinned;
 	s->dirty += a.state == MC_KV_DIRTY || a.state == MC_KV_FLUSHING;

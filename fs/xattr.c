@@ -100,6 +100,14 @@ static int get_nvme(struct mc_fs *fs, struct mc_node *n, char *out, size_t size)
 	return snprintf(out, size, "%" PRIu64, res.nvme);
 }
 
+static int get_block(struct mc_fs *fs, struct mc_node *n, char *out, size_t size)
+{
+	struct mc_residency res;
+
+	get_residency(fs, n, &res);
+	return snprintf(out, size, "%" PRIu64, res.block);
+}
+
 static int get_hits(struct mc_fs *fs, struct mc_node *n, char *out, size_t size)
 {
 	struct mc_residency res;
@@ -177,6 +185,7 @@ static const struct {
 	{"digest", get_digest},
 	{"resident.dram", get_dram, .files_only = true},
 	{"resident.nvme", get_nvme, .files_only = true},
+	{"resident.block", get_block, .files_only = true},
 	{"io", get_io, .files_only = true},
 	{"source", get_source},
 	{"state", get_state, .files_only = true},

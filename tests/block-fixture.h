@@ -94,7 +94,7 @@ static inline uint64_t resident(struct tiers *t, const struct pattern *pat)
 	struct mc_residency res;
 
 	mc_store_residency(t->p.store, &id, &res);
-	return res.nvme;
+	return res.block;
 }
 
 static inline void await_resident(struct tiers *t, const struct pattern *pat, uint64_t bytes)

@@ -65,6 +65,19 @@ put 1 90
 (($(used nvme) <= 33554432)) || fail "nvme: $(used nvme)"
 (($(used block) >= 11000000)) || fail "block: $(used block)"
 all_there
+[ "$(cd "$mnt/tiers" && echo *)" = 'block dram nvme remote' ] || fail "tiers: $(ls "$mnt/tiers")"
+python3 -B - "$mnt/tiers" <<'END' || fail 'sizes'
+import os
+import sys
+def sizes(tier):
+    return {e.name: e.stat().st_blocks * 512 for e in os.scandir(f"{sys.argv[1]}/{tier}/kv")}
+nvme, block = sizes("nvme"), sizes("block")
+assert len(block) >= 22 and len(nvme) >= 22, (nvme, block)
+names = {str(i) for i in range(1, 91)}
+assert set(nvme) | set(block) == names, (nvme, block)
+for name in names:  # one in parts may lie on both; a sector of each may be rounded up
+    assert 500000 <= nvme.get(name, 0) + block.get(name, 0) <= 501024, (name, nvme, block)
+END
 mount_kill
 mount_gone
 forget_memory

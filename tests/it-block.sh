@@ -91,7 +91,7 @@ mount_import "$MC_TMP/large" acme/large@r1 || fail 'import'
 start --block "$loop" || fail "mount: $(cat "$MC_TMP/log")"
 large=$mnt/checkpoints/acme/large@r1/large.bin
 cmp "$MC_TMP/large/large.bin" "$large" || fail 'cold read'
-resident() { [ "$(getfattr --absolute-names --only-values -n user.mooncake.resident.nvme "$large")" = 50000000 ]; }
+resident() { [ "$(getfattr --absolute-names --only-values -n user.mooncake.resident.block "$large")" = 50000000 ]; }
 await 'all of it on the device' resident
 mount_stop || fail "stop: $mount_rc"
 start --block "$loop" || fail "mount: $(cat "$MC_TMP/log")"
@@ -107,6 +107,22 @@ tiers = json.load(open(sys.argv[1], encoding="utf-8"))["tiers"]
 block = [t for t in tiers if t["tier"] == "block" and t["data"] == "checkpoints"]
 assert len(block) == 1 and block[0]["used_bytes"] >= 50000000, tiers
 END
+all_there
+
+fact 'the tier is called block: in tiers/, for warm and for evict'
+[ "$(cd "$mnt/tiers" && echo *)" = 'block dram remote' ] || fail "tiers: $(ls "$mnt/tiers")"
+[ "$(du -s -B1 "$mnt/tiers/block/checkpoints" | cut -f1)" = 50000384 ] || fail 'du of checkpoints'
+[ "$(stat -c %s "$mnt/tiers/block/kv/object-3000000")" = 3000000 ] || fail 'an object in tiers/block'
+"$mooncakefs" du --json "$large" >"$MC_TMP/du" || fail 'du'
+grep -qE '"nvme": ?0, ?"block": ?50000000' "$MC_TMP/du" || fail "du: $(cat "$MC_TMP/du")"
+rm "$mnt/tiers/block/checkpoints/acme/large@r1/large.bin" || fail 'rm of a file'
+[ "$(getfattr --absolute-names --only-values -n user.mooncake.resident.block "$large")" = 0 ] || fail 'evicted'
+"$mooncakefs" warm "$large" >/dev/null || fail 'warm'
+resident || fail 'warmed'
+"$mooncakefs" evict --tier block "$large" || fail 'evict'
+[ ! -e "$mnt/tiers/block/checkpoints/acme/large@r1/large.bin" ] || fail 'evicted by the command'
+rm "$mnt/tiers/block/kv/object-3000000" || fail 'rm of an object'
+[ -e "$mnt/tiers/remote/kv/object-3000000" ] || fail 'no copy on the remote'
 all_there
 
 fact 'what is removed is discarded: the file below the loop device shrinks'

@@ -2,6 +2,7 @@
  */
 #include "tests/block-fixture.h"
 #include "tier/kv-table.h"
+#include "tier/store-warm.h"
 
 #include <malloc.h>
 #include <signal.h>
@@ -17,7 +18,7 @@ START_TEST(what_left_dram_is_read_from_the_device)
 	pat = load(&t, "a", SIZE);
 	empty_remote(&t);
 	read_all(&t, &pat);
-	ck_assert_uint_ge(stats(&t.p).hits_nvme, (SIZE - DRAM) / MIB);
+	ck_assert_uint_ge(stats(&t.p).hits_block, (SIZE - DRAM) / MIB);
 	ck_assert_uint_eq(stats(&t.p).device.blocks, 41);
 	tiers_close(&t);
 	tiers_remove(&t);
@@ -37,7 +38,7 @@ START_TEST(a_restart_finds_the_blocks_and_needs_no_remote)
 	tiers_open(&t);
 	await_resident(&t, &pat, SIZE);
 	read_all(&t, &pat);
-	ck_assert_uint_ge(stats(&t.p).hits_nvme, 41);
+	ck_assert_uint_ge(stats(&t.p).hits_block, 41);
 	ck_assert_uint_eq(stats(&t.p).fetches, 0);
 	tiers_close(&t);
 	tiers_remove(&t);
@@ -108,7 +109,7 @@ START_TEST(a_damaged_record_is_found_and_the_remote_serves)
 	read_all(&t, &pat);
 	ck_assert_uint_eq(stats(&t.p).bad_blocks, 1);
 	ck_assert_uint_eq(stats(&t.p).fetches, 1);
-	ck_assert_uint_ge(stats(&t.p).hits_nvme, 40);
+	ck_assert_uint_ge(stats(&t.p).hits_block, 40);
 	await_resident(&t, &pat, SIZE); /* written anew */
 	tiers_close(&t);
 	tiers_remove(&t);
@@ -167,13 +168,40 @@ START_TEST(a_file_taken_out_by_hand_stays_out)
 	tiers_open(&t);
 	pat = load(&t, "a", 5 * MIB + 1);
 	id = id_of(&pat);
-	ck_assert_int_eq(mc_store_evict(t.p.store, &id, MC_TIER_NVME, &why), 0);
+	ck_assert_int_eq(mc_store_evict(t.p.store, &id, MC_TIER_BLOCK, &why), 0);
 	ck_assert_uint_eq(resident(&t, &pat), 0);
 	tiers_close(&t);
 	tiers_open(&t);
 	ck_assert_int_eq(kv_put_wait(t.kv, "after-recovery", 1, 1), 0);
 	ck_assert_uint_eq(resident(&t, &pat), 0);
 	ck_assert_uint_eq(stats(&t.p).device.blocks, 0);
+	tiers_close(&t);
+	tiers_remove(&t);
+}
+END_TEST
+
+START_TEST(warm_brings_a_file_to_the_device)
+{
+	const struct mc_warm_opts to_block = {.tier = MC_TIER_BLOCK},
+				  to_nvme = {.tier = MC_TIER_NVME};
+	struct tiers t;
+	struct pattern pat;
+	struct mc_file *f;
+
+	tiers_make(&t, DEVICE);
+	tiers_open(&t);
+	ck_assert_int_eq(kv_put_wait(t.kv, "after-recovery", 1, 1), 0);
+	ck_assert_int_eq(mc_kv_sync(t.kv, "after-recovery"), 0);
+	pat = make_pattern(&t.p, "a", SIZE);
+	f = file_open(&t.p, &pat);
+	ck_assert_int_eq(mc_store_warm(f, &to_nvme), -ENODEV);
+	ck_assert_int_eq(mc_store_warm(f, &to_block), 0);
+	ck_assert_uint_eq(resident(&t, &pat), SIZE);
+	mc_file_put(f);
+	pat = make_pattern(&t.p, "larger", 2 * DEVICE);
+	f = file_open(&t.p, &pat);
+	ck_assert_int_eq(mc_store_warm(f, &to_block), -ENOSPC);
+	mc_file_put(f);
 	tiers_close(&t);
 	tiers_remove(&t);
 }
@@ -239,4 +267,5 @@ SUITE_MAIN("block-cache", what_left_dram_is_read_from_the_device,
 	a_restart_finds_the_blocks_and_needs_no_remote, after_a_sigkill_what_was_resident_is_there,
 	a_damaged_record_is_found_and_the_remote_serves,
 	a_full_device_drops_blocks_and_keeps_objects, a_file_taken_out_by_hand_stays_out,
-	blocks_are_no_objects, a_block_on_the_device_takes_140_bytes_of_memory_at_most)
+	warm_brings_a_file_to_the_device, blocks_are_no_objects,
+	a_block_on_the_device_takes_140_bytes_of_memory_at_most)

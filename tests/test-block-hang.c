@@ -39,7 +39,7 @@ START_TEST(a_device_that_hangs_is_left_out_and_used_again)
 	disk.reads_hang = true;
 	read_all(&t, &pat);
 	ck_assert_uint_eq(stats(&t.p).fetches, 41);
-	ck_assert_uint_eq(stats(&t.p).hits_nvme, 0);
+	ck_assert_uint_eq(stats(&t.p).hits_block, 0);
 	ck_assert_uint_gt(stats(&t.p).device.lost, 0);
 	do
 		mc_kv_stats(t.kv, &st);
@@ -48,7 +48,7 @@ START_TEST(a_device_that_hangs_is_left_out_and_used_again)
 	disk.reads_hang = false;
 	await_answers(&t);
 	read_all(&t, &pat); /* more than DRAM has */
-	ck_assert_uint_gt(stats(&t.p).hits_nvme, 0);
+	ck_assert_uint_gt(stats(&t.p).hits_block, 0);
 	ck_assert_uint_eq(stats(&t.p).bad_blocks, 0);
 	tiers_close(&t);
 	tiers_remove(&t);

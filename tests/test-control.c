@@ -43,9 +43,9 @@ START_TEST(each_command_takes_its_keys_and_no_others)
 			"a key that the command does not take"},
 		{"{\"command\":\"pin\",\"tier\":\"dram\",\"paths\":[\"a\"]}",
 			"a key that the command does not take"},
-		{"{\"command\":\"warm\",\"paths\":[\"a\"]}", "tier must be dram or nvme"},
+		{"{\"command\":\"warm\",\"paths\":[\"a\"]}", "tier must be dram, nvme or block"},
 		{"{\"command\":\"evict\",\"tier\":\"remote\",\"paths\":[\"a\"]}",
-			"tier must be dram or nvme"},
+			"tier must be dram, nvme or block"},
 		{"{\"command\":\"warm\",\"tier\":\"dram\",\"paths\":[\"a\"],\"bytes_per_second\":-"
 		 "1}",
 			"bytes_per_second must be a whole number"},
@@ -103,11 +103,11 @@ START_TEST(what_is_taken_is_what_was_written)
 	ck_assert_str_eq(q.paths[1], "kv/b");
 	mc_control_request_done(&q);
 	ck_assert_int_eq(parse("{\"command\":\"evict\",\"paths\":[\"a\"]}", &q, &why), 0);
-	ck_assert_int_eq(q.both_tiers, true);
+	ck_assert_int_eq(q.all_tiers, true);
 	mc_control_request_done(&q);
 	ck_assert_int_eq(
 		parse("{\"command\":\"evict\",\"tier\":\"dram\",\"paths\":[\"a\"]}", &q, &why), 0);
-	ck_assert_int_eq(q.both_tiers, false);
+	ck_assert_int_eq(q.all_tiers, false);
 	mc_control_request_done(&q);
 }
 END_TEST

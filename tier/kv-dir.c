@@ -7,9 +7,38 @@
 #define BATCH 128 /* entries copied in one go */
 #define SCAN 8192 /* entries looked at in one go */
 
-void kv_attr_locked(const struct kv_object *obj, struct mc_kv_attr *ret)
+bool mc_kv_has(const struct mc_kv *kv, enum mc_tier tier)
 {
-	uint64_t ino;
+	return tier == MC_TIER_NVME     ? kv->opts.nvme_dir != NULL
+		: tier == MC_TIER_BLOCK ? kv->opts.device != NULL
+					: true;
+}
+
+/* Of an object in parts some may lie on one floor of the log, some on the other. */
+unsigned kv_tiers_locked(struct mc_kv *kv, const struct kv_object *obj, uint64_t *ret_block)
+{
+	const struct mc_kv_loc loc = kv_loc(obj);
+	unsigned tiers = (unsigned)(obj->res != NULL && obj->res->ready) << MC_TIER_DRAM |
+		(unsigned)(obj->remotes > 0) << MC_TIER_REMOTE;
+	bool nvme = false, block = false;
+
+	*ret_block = 0;
+	if (loc.segment != 0 && kv->opts.nvme_dir == NULL) {
+		block = true;
+		*ret_block = obj->size;
+	} else if (loc.segment != 0 && kv->opts.device == NULL) {
+		nvme = true;
+	} else if (loc.segment != 0) {
+		*ret_block = mc_kv_log_below(kv->log, obj->version, &loc, obj->size, &block);
+		nvme = !block || *ret_block < obj->size;
+	}
+	return tiers | (unsigned)nvme << MC_TIER_NVME | (unsigned)block << MC_TIER_BLOCK;
+}
+
+void kv_attr_locked(struct mc_kv *kv, const struct kv_object *obj, struct mc_kv_attr *ret)
+{
+	uint64_t ino, block;
+	unsigned tiers = kv_tiers_locked(kv, obj, &block);
 
 	memcpy(&ino, obj->version, sizeof(ino));
 	*ret = (struct mc_kv_attr){
@@ -20,8 +49,9 @@ void kv_attr_locked(const struct kv_object *obj, struct mc_kv_attr *ret)
 		.ino = ino != 0 ? ino : 2,
 		.state = kv_is_kept(obj) ? MC_KV_CLEAN : obj->state,
 		.dram = obj->res != NULL && obj->res->ready ? obj->size : 0,
-		.nvme = obj->loc.segment != 0 ? obj->size : 0,
-		.tiers = kv_tiers(obj),
+		.nvme = (tiers >> MC_TIER_NVME & 1) != 0 ? obj->size - block : 0,
+		.block = block,
+		.tiers = tiers,
 		.remotes = obj->remotes,
 		.hits = obj->hits,
 		.pinned = (obj->flags & KV_PINNED) != 0,
@@ -48,7 +78,7 @@ int mc_kv_lookup(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret)
 	}
 	obj = *key != '\0' ? kv_index_find(kv->index, key) : NULL;
 	if (obj != NULL) {
-		kv_attr_locked(obj, ret);
+		kv_attr_locked(kv, obj, ret);
 		ret->ask = kv_ask_due_locked(kv, obj);
 	} else {
 		d = kv_index_dir(kv->index, key, strlen(key));
@@ -74,7 +104,7 @@ struct listing {
 	struct entry entries[BATCH];
 };
 
-static void copy_child(uintptr_t child, struct entry *out)
+static void copy_child(struct mc_kv *kv, uintptr_t child, struct entry *out) MC_REQUIRES(kv->lock)
 {
 	if ((child & 1) != 0) {
 		const struct kv_dir *sub = (const struct kv_dir *)(child & ~(uintptr_t)3);
@@ -85,7 +115,7 @@ static void copy_child(uintptr_t child, struct entry *out)
 	} else {
 		const struct kv_object *obj = (const struct kv_object *)child;
 
-		kv_attr_locked(obj, &out->attr);
+		kv_attr_locked(kv, obj, &out->attr);
 		memcpy(out->name, obj->name, obj->name_len + 1u);
 		out->next = obj->seq + 1;
 	}
@@ -95,6 +125,7 @@ static bool is_listed(struct mc_kv *kv, const struct listing *l, uintptr_t child
 	MC_REQUIRES(kv->lock)
 {
 	char key[KV_KEY_MAX + 1];
+	uint64_t block;
 
 	if ((child & 3) != 0)
 		return (child & 2) == 0;
@@ -103,7 +134,8 @@ static bool is_listed(struct mc_kv *kv, const struct listing *l, uintptr_t child
 		if (kv_moving_locked(kv, key))
 			return false;
 	}
-	return l->tiers == 0 || (kv_tiers((const struct kv_object *)child) & l->tiers) != 0;
+	return l->tiers == 0 ||
+		(kv_tiers_locked(kv, (const struct kv_object *)child, &block) & l->tiers) != 0;
 }
 
 /* The next entries, copied: no call out under the lock, and not too long under it. */
@@ -126,7 +158,7 @@ static int64_t copy_entries(struct mc_kv *kv, struct listing *l)
 	end = d->n - i > SCAN ? i + SCAN : d->n;
 	for (; i < end && n < BATCH; i++) {
 		if (is_listed(kv, l, d->child[i]))
-			copy_child(d->child[i], &l->entries[n++]);
+			copy_child(kv, d->child[i], &l->entries[n++]);
 		l->seq = kv_child_seq(d->child[i]) + 1;
 	}
 	l->more = i < d->n;

@@ -1,7 +1,7 @@
 /*
  * Copies that the administrator takes out of a tier, one object at a time. Each step leaves another
- * good copy: what is dirty is flushed first, what lies on NVMe alone is copied to the remote first,
- * and the journal knows before the copy goes.
+ * good copy: what is dirty is flushed first, what lies on NVMe or the device alone is copied to the
+ * remote first, and the journal knows before the copy goes.
  */
 #include "tier/kv-impl.h"
 #include "tier/kv-remote.h"
@@ -42,8 +42,19 @@ int kv_drop_record_locked(struct mc_kv *kv, const char *key, struct kv_object *o
 	return r;
 }
 
-/* The remote has a copy already, if it can have one. */
-static int drop_nvme(struct mc_kv *kv, const char *key, struct kv_object *obj, const char **ret_why)
+/* Whether some of it lies in a tier. */
+static bool lies_locked(struct mc_kv *kv, const struct kv_object *obj, enum mc_tier tier)
+	MC_REQUIRES(kv->lock)
+{
+	uint64_t block;
+
+	return (kv_tiers_locked(kv, obj, &block) >> tier & 1) != 0;
+}
+
+/* From NVMe or the device; one in parts leaves both. The remote has a copy already, if it can have
+ * one. */
+static int drop_local(struct mc_kv *kv, const char *key, struct kv_object *obj, enum mc_tier tier,
+	const char **ret_why)
 {
 	struct kv_gate gate;
 	int r;
@@ -56,25 +67,25 @@ static int drop_nvme(struct mc_kv *kv, const char *key, struct kv_object *obj, c
 	}
 	if (kv_is_kept(obj))
 		kv_unkeep_locked(kv, obj);
-	if (obj->loc.segment != 0 && (obj->flags & KV_PINNED) != 0)
+	if (lies_locked(kv, obj, tier) && (obj->flags & KV_PINNED) != 0)
 		*ret_why = "it is pinned";
-	else if (obj->loc.segment != 0 && obj->remotes == 0)
+	else if (lies_locked(kv, obj, tier) && obj->remotes == 0)
 		*ret_why = "no other persistent tier has a copy";
 	r = *ret_why != NULL ? -EBUSY : -EAGAIN;
 	while (r == -EAGAIN)
-		r = obj->loc.segment == 0 ? 0 : kv_drop_record_locked(kv, key, obj);
+		r = !lies_locked(kv, obj, tier) ? 0 : kv_drop_record_locked(kv, key, obj);
 	kv_gate_leave_locked(kv, &gate);
 	mc_mutex_unlock(&kv->lock);
 	return r;
 }
 
-/* [blocks] Until a remote copy stands; 0 also when that is impossible, which drop_nvme tells. */
-static int copy_to_remote(struct mc_kv *kv, struct kv_object *obj)
+/* [blocks] Until a remote copy stands; 0 also when that is impossible, which drop_local tells. */
+static int copy_to_remote(struct mc_kv *kv, struct kv_object *obj, enum mc_tier tier)
 {
 	bool want;
 
 	mc_mutex_lock(&kv->lock);
-	want = kv->opts.remote != NULL && obj->loc.segment != 0 && obj->remotes == 0 &&
+	want = kv->opts.remote != NULL && lies_locked(kv, obj, tier) && obj->remotes == 0 &&
 		(obj->flags & KV_PINNED) == 0;
 	mc_mutex_unlock(&kv->lock);
 	return want ? kv_copy_now(kv, obj) : 0;
@@ -135,9 +146,9 @@ int mc_kv_evict_from(struct mc_kv *kv, const char *key, enum mc_tier tier, const
 	} else if (tier == MC_TIER_REMOTE) {
 		r = drop_remote(kv, key, obj, ret_why);
 	} else {
-		r = copy_to_remote(kv, obj);
+		r = copy_to_remote(kv, obj, tier);
 		if (r == 0)
-			r = drop_nvme(kv, key, obj, ret_why);
+			r = drop_local(kv, key, obj, tier, ret_why);
 	}
 	mc_mutex_lock(&kv->lock);
 	kv_object_drop_locked(kv, obj);
@@ -155,8 +166,11 @@ struct looking {
 };
 
 /* Recursion is as deep as a key has components, 2,048 at most. */
-static bool dir_holds(const struct kv_dir *d, struct looking *l)
+static bool dir_holds(struct mc_kv *kv, const struct kv_dir *d, struct looking *l)
+	MC_REQUIRES(kv->lock)
 {
+	uint64_t block;
+
 	for (uint32_t i = 0; i < d->n; i++) {
 		uintptr_t c = d->child[i];
 
@@ -165,8 +179,10 @@ static bool dir_holds(const struct kv_dir *d, struct looking *l)
 		l->left--;
 		if ((c & 2) != 0)
 			continue;
-		if ((c & 1) != 0 ? dir_holds((const struct kv_dir *)(c & ~(uintptr_t)3), l)
-				 : (kv_tiers((const struct kv_object *)c) >> l->tier & 1) != 0)
+		if ((c & 1) != 0 ? dir_holds(kv, (const struct kv_dir *)(c & ~(uintptr_t)3), l)
+				 : (kv_tiers_locked(kv, (const struct kv_object *)c, &block) >>
+						   l->tier &
+					   1) != 0)
 			return true;
 	}
 	return false;
@@ -180,7 +196,7 @@ bool mc_kv_dir_holds(struct mc_kv *kv, const char *key, enum mc_tier tier)
 
 	mc_mutex_lock(&kv->lock);
 	d = kv_index_dir(kv->index, key, strlen(key));
-	holds = d != NULL && dir_holds(d, &l);
+	holds = d != NULL && dir_holds(kv, d, &l);
 	mc_mutex_unlock(&kv->lock);
 	return holds;
 }

@@ -45,7 +45,10 @@ void kv_get_step(struct mc_kv *kv, struct kv_wait *w)
 		h = steal_ptr(w->handle);
 	} else if (obj->res == NULL && obj->size > KV_WHOLE && !w->whole) {
 		from_remote = obj->loc.segment == 0;
-		atomic_fetch_add(from_remote ? &kv->hits_remote : &kv->hits_nvme, 1);
+		if (from_remote)
+			atomic_fetch_add(&kv->hits_remote, 1);
+		else
+			kv_hit_log_locked(kv, obj);
 		kv_get_handle_locked(kv, w, obj);
 		h = steal_ptr(w->handle);
 	} else if (obj->res != NULL) { /* on its way here, or out */
@@ -183,7 +186,7 @@ void mc_kv_object_attr(struct mc_kv_object *h, struct mc_kv_attr *ret)
 	struct mc_kv *kv = h->kv;
 
 	mc_mutex_lock(&kv->lock);
-	kv_attr_locked(kv_now(h->obj), ret);
+	kv_attr_locked(kv, kv_now(h->obj), ret);
 	mc_mutex_unlock(&kv->lock);
 }
 

@@ -230,7 +230,8 @@ struct mc_kv {
 	_Atomic uint64_t next_file, next_seq;
 	_Atomic uint64_t tell_bad_ns;               /* no line about bad bytes before */
 	_Atomic uint64_t tell_lost_ns, lost_untold; /* likewise about lost objects */
-	_Atomic uint64_t puts, gets, hits_dram, hits_nvme, hits_remote, misses, flushed, evicted;
+	_Atomic uint64_t puts, gets, hits_dram, hits_nvme, hits_block, hits_remote, misses, flushed,
+		evicted;
 };
 
 /* ---- kv-mem.c: files, records and accounts of the DRAM tier. Without kv->lock unless _locked. */
@@ -288,7 +289,11 @@ void kv_meta_each(struct mc_kv *kv, void (*each)(void *ctx, const struct kv_foun
 void kv_object_drop_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);
 /* Frees the garbage. Every public call that dropped a reference ends with it. */
 void kv_reap(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
-void kv_attr_locked(const struct kv_object *obj, struct mc_kv_attr *ret);
+/* Bits 1 << enum mc_tier; *ret_block: bytes of it on the device, of one that lies there. */
+unsigned kv_tiers_locked(struct mc_kv *kv, const struct kv_object *obj, uint64_t *ret_block)
+	MC_REQUIRES(kv->lock);
+void kv_attr_locked(struct mc_kv *kv, const struct kv_object *obj, struct mc_kv_attr *ret)
+	MC_REQUIRES(kv->lock);
 void kv_dir_attr_locked(const struct kv_dir *d, struct mc_kv_attr *ret);
 /* One change of a key at a time: waits until the keys' gates are free and closes them. */
 struct kv_gate {
@@ -464,18 +469,19 @@ void kv_make_room(struct mc_kv *kv, uint64_t bytes) MC_EXCLUDES(kv->lock);
 bool kv_make_block_room(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 void kv_room_changed_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock);
 
+/* A hit in the log; of an object in parts in both floors, on NVMe. */
+static inline void kv_hit_log_locked(struct mc_kv *kv, const struct kv_object *obj)
+	MC_REQUIRES(kv->lock)
+{
+	atomic_fetch_add(
+		kv->opts.nvme_dir == NULL || kv_is_below(obj) ? &kv->hits_block : &kv->hits_nvme,
+		1);
+}
+
 /* It was used: the sweep comes by KV_WARM times before it may leave NVMe. */
 static inline void kv_warm_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock)
 {
 	if (obj->warm == 0 && obj->loc.segment != 0)
 		kv->cold_bytes -= obj->size < kv->cold_bytes ? obj->size : kv->cold_bytes;
 	obj->warm = KV_WARM;
-}
-
-/* Bits 1 << enum mc_tier. */
-static inline unsigned kv_tiers(const struct kv_object *obj)
-{
-	return (unsigned)(obj->res != NULL && obj->res->ready) << MC_TIER_DRAM |
-		(unsigned)(obj->loc.segment != 0) << MC_TIER_NVME |
-		(unsigned)(obj->remotes > 0) << MC_TIER_REMOTE;
 }

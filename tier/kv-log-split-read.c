@@ -1,6 +1,6 @@
 /*
- * Reads of objects in parts: one read for each part that the range touches. A part that moves
- * between the look at its place and the read is looked for again.
+ * Reads of objects in parts: one read for each part that the range touches. And where they lie. A
+ * part that moves between the look at its place and the read is looked for again.
  */
 #include "tier/kv-log-impl.h"
 
@@ -116,4 +116,27 @@ void mc_kv_split_read(struct mc_kv_log *log, struct mc_kv_log_read *r)
 	}
 	for (uint64_t i = 0; i < n; i++) /* the last one may free s */
 		start_sub(&s->subs[i]);
+}
+
+uint64_t mc_kv_log_below(struct mc_kv_log *log, const uint8_t version[16],
+	const struct mc_kv_loc *loc, uint64_t size, bool *ret_any)
+{
+	char key[MC_KV_PART_KEY];
+	uint64_t bytes = 0;
+
+	*ret_any = loc->segment != MC_KV_SPLIT && (loc->segment & MC_KV_BELOW) != 0;
+	if (loc->segment != MC_KV_SPLIT)
+		return *ret_any ? size : 0;
+	mc_mutex_lock(&log->lock);
+	for (uint64_t i = 0; loc->off > 0 && i * loc->off < size; i++) {
+		const struct mc_kv_entry *e;
+
+		mc_kv_part_key(version, loc->generation, i, key);
+		e = mc_kv_table_get(&log->table, mc_kv_table_find(&log->table, MC_KV_PART, key));
+		if (e != NULL && (e->segment & MC_KV_BELOW) != 0)
+			bytes += e->size;
+	}
+	mc_mutex_unlock(&log->lock);
+	*ret_any = bytes > 0;
+	return bytes;
 }

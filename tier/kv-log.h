@@ -146,6 +146,10 @@ void mc_kv_log_hangs(struct mc_kv_log *log, bool below);
 int mc_kv_log_find(struct mc_kv_log *log, const char *key, const uint8_t version[16], uint64_t size,
 	struct mc_kv_loc *ret, uint32_t *ret_crc);
 
+/* Bytes of the object that lie on the lower floor; *ret_any: whether some of it does. */
+uint64_t mc_kv_log_below(struct mc_kv_log *log, const uint8_t version[16],
+	const struct mc_kv_loc *loc, uint64_t size, bool *ret_any);
+
 /* The place stays readable, whatever becomes of the record, until it is released: 0, -ESTALE it is
  * gone already, -ENOMEM. All are released before the log is closed. */
 int mc_kv_log_hold(struct mc_kv_log *log, const uint8_t version[16], const struct mc_kv_loc *loc);

@@ -163,7 +163,8 @@ static inline int64_t kv_floor_s(int64_t ns)
 	return ns / INT64_C(1000000000) - (ns % INT64_C(1000000000) < 0);
 }
 
-/* Whether it lies on the device below the NVMe directory. Not known of one that lies in parts. */
+/* Whether it lies on the device below the NVMe directory; false of one in parts, of which
+ * kv_tiers_locked tells more. */
 static inline bool kv_is_below(const struct kv_object *obj)
 {
 	return obj->loc.segment < 2 * MC_KV_BELOW && (obj->loc.segment & MC_KV_BELOW) != 0;

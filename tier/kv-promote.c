@@ -59,7 +59,10 @@ static void end(struct fetch *f, int r)
 		res->ready = true;
 		mc_policy_insert(kv->policy, &res->policy, kv_key_hash(f->key), f->obj->size + 1);
 		for (w = waiters; w != NULL; w = w->next) {
-			atomic_fetch_add(f->from_nvme ? &kv->hits_nvme : &kv->hits_remote, 1);
+			if (f->from_nvme)
+				kv_hit_log_locked(kv, f->obj);
+			else
+				atomic_fetch_add(&kv->hits_remote, 1);
 			w->counted = true;
 		}
 		if (!f->from_nvme || kv_is_below(f->obj))

@@ -250,7 +250,7 @@ int mc_kv_publish(struct mc_kv_writer *w, const char *key, const struct timespec
 		r = kv_wait_safe(kv, obj, ack == MC_KV_ACK_REMOTE);
 	mc_mutex_lock(&kv->lock);
 	if (r == 0 && ret != NULL)
-		kv_attr_locked(kv_now(obj), ret);
+		kv_attr_locked(kv, kv_now(obj), ret);
 	if (obj != NULL)
 		kv_object_drop_locked(kv, obj);
 	mc_mutex_unlock(&kv->lock);

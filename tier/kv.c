@@ -401,6 +401,7 @@ void mc_kv_stats(struct mc_kv *kv, struct mc_kv_stats *ret)
 		.gets = atomic_load(&kv->gets),
 		.hits_dram = atomic_load(&kv->hits_dram),
 		.hits_nvme = atomic_load(&kv->hits_nvme),
+		.hits_block = atomic_load(&kv->hits_block),
 		.hits_remote = atomic_load(&kv->hits_remote),
 		.misses = atomic_load(&kv->misses),
 		.dirty_bytes = kv->dirty,

@@ -72,9 +72,9 @@ struct mc_kv_attr {
 	uint32_t mtime_ns;
 	uint64_t ino; /* stable for the version (or the directory) */
 	enum mc_kv_state state;
-	uint64_t dram, nvme; /* bytes resident */
-	unsigned tiers;      /* those that have it: bits 1 << enum mc_tier; empty objects too */
-	unsigned remotes;    /* copies */
+	uint64_t dram, nvme, block; /* bytes resident */
+	unsigned tiers;   /* those that have it: bits 1 << enum mc_tier; empty objects too */
+	unsigned remotes; /* copies */
 	uint64_t hits;
 	bool pinned;
 	bool ask; /* the remote was not asked for long: mc_kv_ask may find another one */
@@ -180,9 +180,9 @@ void mc_kv_read_end(struct mc_kv_read *r); /* only after done(r, 0) */
 int mc_kv_pin(struct mc_kv *kv, const char *key, bool pinned);
 /*
  * [blocks] Takes the object's copy out of a tier, never the last good one: what is dirty is flushed
- * before it leaves DRAM, and copied to the remote before it leaves NVMe. 0 (also when it is not
- * there), -ENOENT no such key, -EBUSY with a sentence in *ret_why (static text; may be NULL):
- * pinned, in use, or the last copy; or the failure of the flush.
+ * before it leaves DRAM, and copied to the remote before it leaves NVMe or the block tier. 0 (also
+ * when it is not there), -ENOENT no such key, -EBUSY with a sentence in *ret_why (static text; may
+ * be NULL): pinned, in use, or the last copy; or the failure of the flush.
  */
 int mc_kv_evict_from(struct mc_kv *kv, const char *key, enum mc_tier tier, const char **ret_why);
 static inline int mc_kv_evict(struct mc_kv *kv, const char *key)
@@ -191,6 +191,8 @@ static inline int mc_kv_evict(struct mc_kv *kv, const char *key)
 
 	return mc_kv_evict_from(kv, key, MC_TIER_DRAM, &why);
 }
+/* Whether there is such a tier for objects. */
+bool mc_kv_has(const struct mc_kv *kv, enum mc_tier tier);
 /* Whether directory key, or one below it, holds an object that lies in the tier; true also when
  * that is not found out within 65,536 entries. */
 bool mc_kv_dir_holds(struct mc_kv *kv, const char *key, enum mc_tier tier);
@@ -200,15 +202,16 @@ static inline bool mc_kv_attr_in(const struct mc_kv_attr *a, enum mc_tier tier)
 }
 static inline uint64_t mc_kv_attr_bytes(const struct mc_kv_attr *a, enum mc_tier tier)
 {
-	return tier == MC_TIER_DRAM    ? a->dram
-		: tier == MC_TIER_NVME ? a->nvme
-		: a->remotes > 0       ? a->size
-				       : 0;
+	return tier == MC_TIER_DRAM     ? a->dram
+		: tier == MC_TIER_NVME  ? a->nvme
+		: tier == MC_TIER_BLOCK ? a->block
+		: a->remotes > 0        ? a->size
+					: 0;
 }
 
 struct mc_kv_stats {
 	uint64_t objects, bytes;
-	uint64_t puts, gets, hits_dram, hits_nvme, hits_remote, misses;
+	uint64_t puts, gets, hits_dram, hits_nvme, hits_block, hits_remote, misses;
 	uint64_t dirty_bytes, dirty_bound;
 	uint64_t dram_used, dram_capacity; /* bytes */
 	/* What may keep DRAM full, beside what is dirty: files being written, objects that clients

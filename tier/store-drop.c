@@ -147,8 +147,8 @@ int mc_store_evict(
 	if (f != NULL)
 		mc_file_ref_locked(s, f);
 	mc_mutex_unlock(&s->lock);
-	if (tier == MC_TIER_NVME && s->opts.blocks != NULL)
-		r = evict_device(s, id, f);
+	if (tier == MC_TIER_BLOCK)
+		r = s->opts.blocks != NULL ? evict_device(s, id, f) : 0;
 	else
 		r = f != NULL ? evict_file(f, tier, ret_why) : 0;
 	if (f != NULL)

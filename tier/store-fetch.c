@@ -383,7 +383,10 @@ static void nvme_untake(struct mc_store *s, struct mc_job *job, int res)
 	if (job->run != NULL)
 		job->run->pins--;
 	if (res == 0) {
-		s->st.hits_nvme++;
+		if (job->run != NULL)
+			s->st.hits_nvme++;
+		else
+			s->st.hits_block++;
 		job->file->hits++;
 		if (job->run != NULL)
 			mc_policy_hit(s->nvme_policy, &job->run->entry);

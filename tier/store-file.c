@@ -397,9 +397,16 @@ void mc_store_residency(struct mc_store *s, const struct mc_file_id *id, struct 
 	}
 	mc_mutex_unlock(&s->lock);
 	if (s->opts.blocks != NULL)
-		ret->nvme = mc_block_cache_resident(s->opts.blocks, id);
-	else if (f != NULL && s->nvme != NULL)
+		ret->block = mc_block_cache_resident(s->opts.blocks, id);
+	if (f != NULL && s->nvme != NULL)
 		ret->nvme = mc_nvme_resident(s->nvme, id);
+}
+
+bool mc_store_has(const struct mc_store *s, enum mc_tier tier)
+{
+	return tier == MC_TIER_NVME     ? s->nvme != NULL
+		: tier == MC_TIER_BLOCK ? s->opts.blocks != NULL
+					: true;
 }
 
 void mc_file_residency(struct mc_file *f, struct mc_residency *ret)

@@ -49,6 +49,8 @@ static bool lacks(struct mc_file *f, enum mc_tier tier, uint64_t block)
 		return false;
 	if (tier == MC_TIER_NVME)
 		return mc_file_nvme_open(f, false) < 0 || !mc_nvme_present(f->nvme, block);
+	if (tier == MC_TIER_BLOCK)
+		return !mc_block_cache_has(s->opts.blocks, &f->id, block);
 	mc_mutex_lock(&s->lock);
 	p = mc_file_pair(f, block);
 	there = p != NULL && p->blk[block & 1].state == MC_BLK_VALID;
@@ -69,7 +71,7 @@ static void came(struct mc_file_read *r, int res)
 	struct warm *w = slot->warm;
 
 	if (res == 0) {
-		if (w->opts->tier == MC_TIER_NVME) { /* it was asked for as it is not there */
+		if (w->opts->tier != MC_TIER_DRAM) { /* it was asked for as it is not there */
 			mc_behind_forget(r->file, r->off >> MC_BLOCK_SHIFT);
 			mc_behind_start(r->file, r->off >> MC_BLOCK_SHIFT);
 		}
@@ -86,7 +88,7 @@ static void came(struct mc_file_read *r, int res)
 	mc_mutex_unlock(&w->lock);
 }
 
-/* Blocks on their way to NVMe, waiting ones included. */
+/* Blocks on their way to NVMe or the device, waiting ones included. */
 static uint64_t backlog(struct mc_store *s)
 {
 	uint64_t n;
@@ -97,7 +99,15 @@ static uint64_t backlog(struct mc_store *s)
 	return n;
 }
 
-/* Asks the caller whether to go on; what is waited for on NVMe has arrived when it is durable. */
+/* Bytes that are durable in the tier. */
+static uint64_t durable_bytes(struct mc_file *f, enum mc_tier tier)
+{
+	if (tier == MC_TIER_BLOCK)
+		return mc_block_cache_resident(f->store->opts.blocks, &f->id);
+	return mc_file_nvme_open(f, false) == 0 ? mc_nvme_resident_bytes(f->nvme) : 0;
+}
+
+/* Asks the caller whether to go on; what is waited for has arrived when it is durable. */
 static bool goes_on(struct warm *w)
 {
 	const struct mc_warm_opts *o = w->opts;
@@ -106,10 +116,8 @@ static bool goes_on(struct warm *w)
 	mc_mutex_lock(&w->lock);
 	done = w->arrived;
 	mc_mutex_unlock(&w->lock);
-	if (o->tier == MC_TIER_NVME && !o->unsettled)
-		done = mc_file_nvme_open(w->file, false) == 0
-			? mc_nvme_resident_bytes(w->file->nvme)
-			: 0;
+	if (o->tier != MC_TIER_DRAM && !o->unsettled)
+		done = durable_bytes(w->file, o->tier);
 	if (!w->canceled && o->keep_on != NULL)
 		w->canceled = !o->keep_on(o->ctx, done);
 	return !w->canceled;
@@ -144,9 +152,9 @@ static struct slot *wait_turn(struct warm *w)
 		mc_mutex_unlock(&w->lock);
 		if (!goes_on(w) || error != 0)
 			return NULL;
-		/* More than the backlog takes would leave DRAM without having reached NVMe. */
+		/* More than the backlog takes would leave DRAM without having reached the tier. */
 		if (free_slot != NULL && mc_now_ns() >= *w->next_ns &&
-			(w->opts->tier != MC_TIER_NVME || backlog(s) < s->max_behind))
+			(w->opts->tier == MC_TIER_DRAM || backlog(s) < s->max_behind))
 			return free_slot;
 		wait_a_moment(w);
 	}
@@ -188,14 +196,15 @@ static void wait_all(struct warm *w)
 	} while (any);
 }
 
-/* Waits until nothing is on its way to NVMe, then for the commit of what was written. */
+/* Waits until nothing is on its way, then for the commit of what was written; the device has what
+ * it has durably. */
 static void wait_durable(struct warm *w)
 {
 	struct mc_file *f = w->file;
 
-	while (next_lacking(f, MC_TIER_NVME, 0) < f->blocks && backlog(f->store) > 0 && goes_on(w))
+	while (next_lacking(f, w->opts->tier, 0) < f->blocks && backlog(f->store) > 0 && goes_on(w))
 		wait_a_moment(w);
-	if (!w->canceled)
+	if (!w->canceled && w->opts->tier == MC_TIER_NVME)
 		mc_nvme_sync(f->store->nvme); /* should it fail, blocks are lacking */
 }
 
@@ -214,7 +223,7 @@ static void pass(struct warm *w)
 		send(w, slot, b);
 	}
 	wait_all(w);
-	if (tier == MC_TIER_NVME && !w->opts->unsettled)
+	if (tier != MC_TIER_DRAM && !w->opts->unsettled)
 		wait_durable(w);
 }
 
@@ -223,7 +232,9 @@ static bool fits(struct mc_file *f, enum mc_tier tier)
 	struct mc_store_stats st;
 
 	mc_store_stats(f->store, &st);
-	return f->id.size <= (tier == MC_TIER_DRAM ? st.dram.capacity : st.nvme.capacity);
+	return f->id.size <= (tier == MC_TIER_DRAM                  ? st.dram.capacity
+					     : tier == MC_TIER_NVME ? st.nvme.capacity
+								    : st.device.capacity);
 }
 
 int mc_store_warm(struct mc_file *f, const struct mc_warm_opts *opts)
@@ -233,8 +244,10 @@ int mc_store_warm(struct mc_file *f, const struct mc_warm_opts *opts)
 		.opts = opts, .file = f, .next_ns = opts->next_ns != NULL ? opts->next_ns : &alone};
 	int r = -ENOSPC;
 
-	if (opts->tier != MC_TIER_DRAM && (opts->tier != MC_TIER_NVME || f->store->nvme == NULL))
+	if (opts->tier == MC_TIER_REMOTE || !mc_store_has(f->store, opts->tier))
 		return -ENODEV;
+	if (opts->tier == MC_TIER_BLOCK && f->store->nvme != NULL)
+		return -EOPNOTSUPP;
 	if (!fits(f, opts->tier))
 		return -ENOSPC;
 	mc_mutex_init(&w.lock);

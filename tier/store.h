@@ -36,11 +36,11 @@ struct mc_store_opts {
 };
 
 struct mc_store_stats {
-	uint64_t reads, read_bytes;             /* asked by the caller */
-	uint64_t hits_dram, hits_nvme, fetches; /* blocks */
-	uint64_t fetched_bytes;                 /* from the remote */
-	uint64_t prefetched;                    /* blocks fetched ahead of a reader */
-	uint64_t bad_blocks;                    /* failed verification, from any tier */
+	uint64_t reads, read_bytes;                         /* asked by the caller */
+	uint64_t hits_dram, hits_nvme, hits_block, fetches; /* blocks */
+	uint64_t fetched_bytes;                             /* from the remote */
+	uint64_t prefetched;                                /* blocks fetched ahead of a reader */
+	uint64_t bad_blocks;                                /* failed verification, from any tier */
 	uint64_t repaired_blocks;            /* put right in an image that a client reads past us */
 	uint64_t unrepaired_blocks;          /* still to be put right so */
 	uint64_t evicted_dram, evicted_nvme; /* bytes */
@@ -125,16 +125,22 @@ bool mc_file_backing_ready(struct mc_file *f);
 
 /* What the store knows of a file, from memory and whether or not it is open. */
 struct mc_residency {
-	uint64_t dram, nvme; /* bytes valid there; nvme: or on the device */
-	uint64_t hits;       /* uses that found it in a local tier, since it came */
+	uint64_t dram, nvme, block; /* bytes valid there */
+	uint64_t hits;              /* uses that found it in a local tier, since it came */
 	bool pinned;
 };
 void mc_store_residency(struct mc_store *s, const struct mc_file_id *id, struct mc_residency *ret);
 void mc_file_residency(struct mc_file *f, struct mc_residency *ret);
 static inline uint64_t mc_residency_bytes(const struct mc_residency *r, enum mc_tier tier)
 {
-	return tier == MC_TIER_DRAM ? r->dram : tier == MC_TIER_NVME ? r->nvme : 0;
+	return tier == MC_TIER_DRAM     ? r->dram
+		: tier == MC_TIER_NVME  ? r->nvme
+		: tier == MC_TIER_BLOCK ? r->block
+					: 0;
 }
+
+/* Whether there is such a tier for checkpoints. */
+bool mc_store_has(const struct mc_store *s, enum mc_tier tier);
 
 /*
  * [blocks] Takes the file out of a local tier; the remote has all of it. 0 (also when nothing is

@@ -8,8 +8,8 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-static const char *const keys[] = {"size", "dram", "nvme", "remote"};
-#define N_KEYS 4
+static const char *const keys[] = {"size", "dram", "nvme", "block", "remote"};
+#define N_KEYS 5
 
 struct sums {
 	uint64_t (*of)[N_KEYS]; /* one for each word, owned */
@@ -39,7 +39,8 @@ static void print(const struct mc_mount_files *m, const struct sums *s, bool jso
 	char text[MC_SIZE_TEXT];
 
 	if (!json)
-		printf("%12s %12s %12s %12s  %s\n", "size", "dram", "nvme", "remote", "path");
+		printf("%12s %12s %12s %12s %12s  %s\n", keys[0], keys[1], keys[2], keys[3],
+			keys[4], "path");
 	for (unsigned w = 0; w < m->n_words; w++) {
 		mc_json_line_begin(&j, stdout);
 		if (json)

@@ -56,7 +56,7 @@ static void print_resident(const struct resident *r, bool json)
 	mc_json_line_end(&j);
 }
 
-/* NVMe where the mount has it: the tier that survives. */
+/* The first tier that survives, where the mount has one. */
 static int choose_tier(const struct mc_options *o, const struct mc_mount_files *m, const char **ret,
 	struct mc_err *err)
 {
@@ -64,9 +64,9 @@ static int choose_tier(const struct mc_options *o, const struct mc_mount_files *
 	struct mc_client c;
 	json_t *status;
 	size_t i;
-	int r;
+	int r, first = MC_TIER_REMOTE;
 
-	*ret = mc_options_number(o, MC_OPT_TIER) == MC_TIER_NVME ? "nvme" : "dram";
+	*ret = mc_tier_name((enum mc_tier)mc_options_number(o, MC_OPT_TIER));
 	if (mc_options_given(o, MC_OPT_TIER))
 		return 0;
 	r = mc_client_connect(&m->mount, &c, err);
@@ -80,9 +80,12 @@ static int choose_tier(const struct mc_options *o, const struct mc_mount_files *
 	{
 		const char *name = json_string_value(json_object_get(tier, "tier"));
 
-		if (name != NULL && strcmp(name, "nvme") == 0)
-			*ret = "nvme";
+		for (int t = MC_TIER_NVME; name != NULL && t <= MC_TIER_BLOCK && t < first; t++)
+			if (strcmp(name, mc_tier_name((enum mc_tier)t)) == 0)
+				first = t;
 	}
+	if (first < MC_TIER_REMOTE)
+		*ret = mc_tier_name((enum mc_tier)first);
 	json_decref(status);
 	return 0;
 }

@@ -145,12 +145,12 @@ static const char warm_details[] =
 	"PATH is a file, a directory (all files below it) or a pattern in quotes, in the mount; a "
 	"list may\n"
 	"come from --files-from. Views are taken only where they are named.\n\n"
-	"Returns when the tier holds every byte; on NVMe that is durable. Exit code 5: it does "
+	"Returns when the tier holds every byte; below DRAM that is durable. Exit code 5: it does "
 	"not, "
 	"for\n"
-	"instance because it does not fit. Without --tier it goes to NVMe, or to DRAM where the "
-	"mount has\n"
-	"no NVMe.\n";
+	"instance because it does not fit. Without --tier it goes to NVMe, to the block tier where "
+	"the\n"
+	"mount has no NVMe, or to DRAM where it has neither.\n";
 
 static const char evict_details[] =
 	"PATH is a file, a directory (all files below it) or a pattern in quotes, in the mount; a "

@@ -156,8 +156,9 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		"The least important lines that are logged.", ON_MOUNT},
 	[MC_OPT_LOG_FORMAT] = {"log-format", 0, true, true, MC_OPTION_CHOICE, "text|json", "text",
 		0, 0, "Log lines as event=… key=value, or as one JSON object each.", ON_MOUNT},
-	[MC_OPT_TIER] = {"tier", 0, false, false, MC_OPTION_CHOICE, "dram|nvme", NULL, 0, 0,
-		"Which tier; warm: default nvme if there is one, evict: default both.",
+	[MC_OPT_TIER] = {"tier", 0, false, false, MC_OPTION_CHOICE, "dram|nvme|block", NULL, 0, 0,
+		"Which tier; warm: default nvme, or block, if there is one, evict: default all of "
+		"them.",
 		MC_IN_WARM | MC_IN_EVICT},
 	[MC_OPT_FILES_FROM] = {"files-from", 0, false, false, MC_OPTION_TEXT, "FILE", NULL, 0, 0,
 		"Also the paths that FILE lists, one a line; - is standard input.", ON_FILES},

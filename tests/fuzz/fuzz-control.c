@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	assert(q.command < MC_CONTROL_N && q.n_paths <= MC_CONTROL_PATHS);
-	assert(q.tier == MC_TIER_DRAM || q.tier == MC_TIER_NVME);
+	assert(q.tier < MC_TIER_REMOTE);
 	for (size_t i = 0; i < q.n_paths; i++) {
 		const char *path = q.paths[i];
 

@@ -52,6 +52,7 @@ def check_tree(mnt):
     fill(mnt)
     tiers = f"{mnt}/tiers"
     expect("tiers", sorted(os.listdir(tiers)), ["dram", "nvme", "remote"])
+    expect("no device", errno_of(os.lstat, f"{tiers}/block"), "ENOENT")
     want = {"big.bin": blocks(BIG), "two.bin": blocks(2 * MIB)}
     objects = {"a/b/large": blocks(100000), "a/empty": 0, "small": 512}
     for tier in ("dram", "nvme"):

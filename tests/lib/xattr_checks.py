@@ -8,10 +8,10 @@ from mount_checks import BIG
 from tier_checks import MODEL
 
 PREFIX = "user.mooncake."
-FILE_NAMES = {"kind", "digest", "resident.dram", "resident.nvme", "io", "source", "state", "replicas", "hits",
-              "pinned", "error"}
+FILE_NAMES = {"kind", "digest", "resident.dram", "resident.nvme", "resident.block", "io", "source", "state",
+              "replicas", "hits", "pinned", "error"}
 OBJECT_NAMES = (FILE_NAMES | {"version"}) - {"digest"}
-SUM_NAMES = {"files", "bytes", "resident.dram", "resident.nvme", "hits", "pinned", "replicas", "state"}
+SUM_NAMES = {"files", "bytes", "resident.dram", "resident.nvme", "resident.block", "hits", "pinned", "replicas", "state"}
 
 
 def set_(path, name, value=b""):
