@@ -17,7 +17,8 @@
 /* A store and a KV store that share a device. */
 struct tiers {
 	struct place p;
-	char device[96], kv_dram[96];
+	char device[96], kv_dram[96], kv_nvme[112];
+	uint64_t nvme; /* bytes of a directory above the device, for files; 0: there is none */
 	struct mc_block_cache *blocks;
 	struct mc_kv *kv;
 	const struct mc_io *io; /* of the device; NULL: the real one */
@@ -33,6 +34,7 @@ static inline void tiers_make(struct tiers *t, uint64_t bytes)
 	place_make(&t->p);
 	snprintf(t->device, sizeof(t->device), "%s/device", t->p.dir);
 	snprintf(t->kv_dram, sizeof(t->kv_dram), "%s/kv", t->p.dir);
+	snprintf(t->kv_nvme, sizeof(t->kv_nvme), "%s/kv", t->p.nvme);
 	ck_assert_msg(mc_block_format(&f, &err) == 0, "%s", err.text);
 }
 
@@ -41,9 +43,14 @@ static inline void tiers_open(struct tiers *t)
 	struct mc_err err = {0};
 	struct mc_store_opts o = {.dram_dir = t->p.dram,
 		.dram_capacity = DRAM,
+		.nvme_dir = t->nvme > 0 ? t->p.nvme : NULL,
+		.nvme_capacity = t->nvme,
+		.nvme_commit_ms = 10,
 		.deadline_ms = t->deadline_ms != 0 ? t->deadline_ms : 20000};
 	struct mc_kv_opts k = {.dram_dir = t->kv_dram,
 		.dram_capacity = 64 * MIB,
+		.nvme_dir = t->nvme > 0 ? t->kv_nvme : NULL,
+		.nvme_capacity = t->nvme > 0 ? 32 * MIB : 0,
 		.device = t->device,
 		.io = t->io,
 		.node = "00c0ffee"};

@@ -255,12 +255,15 @@ void mc_block_cache_detach(struct mc_block_cache *c)
 static void read_end(struct mc_block_op *op, int res)
 {
 	struct mc_block_cache *c = op->cache;
+	struct slot *s;
 
 	if (res == -ESTALE) /* it has moved or gone meanwhile */
 		res = -ENOENT;
 	mc_mutex_lock(&c->lock);
+	s = slot_locked(c, op->id->digest, op->block);
+	op->again = s != NULL && s->warm;
 	if (res == 0)
-		heat_locked(c, slot_locked(c, op->id->digest, op->block), true);
+		heat_locked(c, s, true);
 	else if (res == -EBADMSG)
 		clear_locked(c, op->id->digest, op->block);
 	mc_mutex_unlock(&c->lock);
@@ -348,6 +351,7 @@ void mc_block_cache_write(struct mc_block_op *op, bool hurry)
 					    .n_crc = 1,
 					    .crc = &op->crc},
 		.buf = op->buf,
+		.below = true,
 		.done = write_done,
 		.ctx = op};
 	memcpy(item->meta.version, op->id->digest, sizeof(item->meta.version));
@@ -361,6 +365,16 @@ void mc_block_cache_write(struct mc_block_op *op, bool hurry)
 		mc_kv_log_hasten(log);
 		leave(c);
 	}
+}
+
+void mc_block_cache_hasten(struct mc_block_cache *c)
+{
+	struct mc_kv_log *log = enter(c);
+
+	if (log == NULL)
+		return;
+	mc_kv_log_hasten(log);
+	leave(c);
 }
 
 /* ---- questions */
@@ -416,7 +430,7 @@ void mc_block_cache_stats(struct mc_block_cache *c, struct mc_block_cache_stats 
 		return;
 	mc_kv_log_stats(log, &st);
 	leave(c);
-	ret->capacity = st.capacity;
+	ret->capacity = st.below.capacity > 0 ? st.below.capacity : st.capacity;
 	mc_mutex_lock(&c->lock);
 	ret->used = c->used;
 	ret->blocks = c->blocks;

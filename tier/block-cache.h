@@ -1,7 +1,7 @@
 /*
- * Blocks of a remote's files as records in the KV log of a device: what lies between DRAM and the
- * remote where there is a block tier and no NVMe directory (docs/BLOCK.md). A block is a clean
- * copy: it is dropped when the log needs its room, and copied only when it was read since.
+ * Blocks of a remote's files as records in the KV log of a device: what lies above the remote,
+ * below DRAM or the images of an NVMe directory (docs/BLOCK.md). A block is a clean copy: it is
+ * dropped when the log needs its room, and copied only when it was read since.
  *
  * The KV store owns the log and tells what becomes of records with keys of ours; store*.c reads and
  * writes blocks. Thread-safe.
@@ -33,6 +33,7 @@ struct mc_block_op {
 	uint64_t block;
 	void *buf;
 	uint32_t crc; /* write: CRC32C of the block, verified by the caller */
+	bool again;   /* read, when it is done: not for the first time since it came or moved */
 	void (*done)(struct mc_block_op *op, int res);
 	void *ctx;
 	/* The cache's. */
@@ -42,6 +43,8 @@ struct mc_block_op {
 void mc_block_cache_read(struct mc_block_op *op);
 /* hurry: what is queued is made durable without waiting for more. */
 void mc_block_cache_write(struct mc_block_op *op, bool hurry);
+/* The same for what was written already. */
+void mc_block_cache_hasten(struct mc_block_cache *c);
 
 /* Gives up reads that take longer than that: the device hangs, and has nothing until they end. */
 void mc_block_cache_look(struct mc_block_cache *c, uint64_t patience_ns);

@@ -75,12 +75,12 @@ static struct mc_kv_op *make_part(struct mc_kv_op *whole, uint64_t i, const unsi
 	return op;
 }
 
-static bool are_left(struct mc_kv_log *log, uint64_t n)
+static bool are_left(struct mc_kv_log *log, const struct mc_kv_floor *f, uint64_t n)
 {
 	bool left;
 
 	mc_mutex_lock(&log->lock);
-	left = n <= mc_kv_segments_left_locked(log, mc_kv_top(log));
+	left = n <= mc_kv_segments_left_locked(log, f);
 	mc_mutex_unlock(&log->lock);
 	return left;
 }
@@ -89,7 +89,7 @@ static bool are_left(struct mc_kv_log *log, uint64_t n)
 static int begin(struct mc_kv_log *log, struct mc_kv_op *op)
 {
 	uint64_t bytes = part_bytes(log), n = (op->meta.size + bytes - 1) / bytes;
-	struct mc_kv_floor *f = mc_kv_top(log);
+	struct mc_kv_floor *f = mc_kv_floor_of(log, op);
 	uint64_t each = f->segment_bytes / (bytes + MC_KV_ALIGN), here = 0, need;
 
 	if (((n + each - 1) / each + 1) * f->segment_bytes > f->capacity)
@@ -98,9 +98,9 @@ static int begin(struct mc_kv_log *log, struct mc_kv_op *op)
 		here = (f->segment_bytes - f->puts.off) / (bytes + MC_KV_ALIGN);
 	n -= min(n, here);
 	need = n > 0 ? (n + each - 1) / each + 1 : 0; /* one segment stays spare */
-	if (!are_left(log, need)) {
+	if (!are_left(log, f, need)) {
 		mc_kv_segments_look(log, f);
-		if (!are_left(log, need))
+		if (!are_left(log, f, need))
 			return -EAGAIN;
 	}
 	mc_mutex_lock(&log->lock);
@@ -118,8 +118,9 @@ int mc_kv_split_write(struct mc_kv_log *log, struct mc_kv_op *op)
 		const unsigned char *from = data + op->parts * op->loc.off;
 		struct mc_kv_op *part = make_part(op, op->parts, from);
 
-		r = part == NULL ? -ENOMEM
-				 : mc_kv_stream_record(log, &mc_kv_top(log)->puts, part, from);
+		r = part == NULL
+			? -ENOMEM
+			: mc_kv_stream_record(log, &mc_kv_floor_of(log, op)->puts, part, from);
 		if (r == 0)
 			op->parts++;
 		else if (part != NULL)

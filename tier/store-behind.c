@@ -27,6 +27,7 @@ struct behind {
 	struct mc_pair *pair; /* pinned */
 	struct mc_run *run;   /* pinned; NULL: there are none */
 	bool hurry;           /* half of the backlog waits */
+	bool to_device;
 	unsigned tries;
 	int res;
 };
@@ -96,7 +97,7 @@ static void send(struct mc_store *s, struct behind *b)
 	void *buf = mc_dram_ptr(f->dram, b->block);
 	uint32_t crc = mc_crc32c(0, buf, mc_block_len(f->id.size, b->block));
 
-	if (s->nvme != NULL) {
+	if (!b->to_device) {
 		b->op = (struct mc_nvme_op){.img = f->nvme,
 			.block = b->block,
 			.buf = buf,
@@ -130,6 +131,7 @@ void mc_behind_start(struct mc_file *f, uint64_t block)
 	mc_mutex_lock(&s->lock);
 	b->file = f;
 	b->block = block;
+	b->to_device = s->nvme == NULL;
 	ok = take_locked(s, b);
 	if (ok)
 		mc_file_ref_locked(s, f);
@@ -181,11 +183,29 @@ static void start_next(struct mc_store *s)
 static void leave_run_locked(struct mc_store *s, const struct behind *b) MC_REQUIRES(s->lock)
 {
 	b->run->pins--;
-	b->run->blocks += b->res == 0;
+	b->run->blocks += b->res == 0 && !b->to_device;
 	if (b->run->blocks > 0 || b->run->pins > 0)
 		return;
 	mc_policy_remove(s->nvme_policy, &b->run->entry);
 	mc_run_free_locked(s, b->run);
+}
+
+/* What to do about a refusal of NVMe: make room, or write to the device below. False: nothing. */
+static bool again(struct mc_store *s, struct behind *b)
+{
+	if (b->res == -ENOSPC && b->tries < MAX_TRIES) {
+		if (mc_sink_wait(s, &b->work))
+			return true;
+		if (++b->tries < MAX_TRIES && mc_evict_nvme(s) > 0) {
+			mc_nvme_write(&b->op);
+			return true;
+		}
+	}
+	if (b->res == 0 || b->res == -ESHUTDOWN || s->opts.blocks == NULL)
+		return false;
+	b->to_device = true;
+	send(s, b);
+	return true;
 }
 
 static void behind_finish(struct mc_store *s, struct mc_work *w)
@@ -193,11 +213,8 @@ static void behind_finish(struct mc_store *s, struct mc_work *w)
 	struct behind *b = (struct behind *)w;
 	struct mc_file *f = b->file;
 
-	if (b->res == -ENOSPC && s->nvme != NULL && ++b->tries < MAX_TRIES &&
-		mc_evict_nvme(s) > 0) {
-		mc_nvme_write(&b->op);
+	if (!b->to_device && again(s, b))
 		return;
-	}
 	if (b->res < 0 && b->res != -ESHUTDOWN)
 		mc_event_nvme(s, f, "write-behind-failed",
 			"block=%llu: %s%s; reads go on without it", (unsigned long long)b->block,

@@ -49,12 +49,30 @@ static void forget_behind_locked(struct mc_store *s, struct mc_file *f, uint64_t
 	}
 }
 
+/* [blocks] Nothing of the file is on its way from NVMe to the device; not for longer than a read.
+ */
+static void await_sinking(struct mc_file *f)
+{
+	struct mc_store *s = f->store;
+	uint64_t deadline = mc_now_ns() + s->opts.deadline_ms * UINT64_C(1000000);
+
+	mc_mutex_lock(&s->lock);
+	while (f->sinking > 0 && mc_now_ns() < deadline)
+		mc_cond_wait_until(&s->left, &s->lock, mc_now_ns() + POLL_NS);
+	mc_mutex_unlock(&s->lock);
+}
+
 /* Blocks on a device are dropped at once, whoever reads them: readers have what they read in DRAM.
  */
 static int evict_device(struct mc_store *s, const struct mc_file_id *id, struct mc_file *f)
 {
-	int64_t n = mc_block_cache_drop(s->opts.blocks, id);
+	int64_t n;
 
+	if (f != NULL)
+		await_sinking(f);
+	n = mc_block_cache_drop(s->opts.blocks, id);
+	if (s->nvme != NULL)
+		return n < 0 ? (int)n : 0;
 	mc_mutex_lock(&s->lock);
 	for (uint64_t run = 0; f != NULL && run << MC_RUN_SHIFT < f->blocks; run++)
 		forget_behind_locked(s, f, run);

@@ -59,7 +59,7 @@ void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
 	s->opts.event(s->opts.event_ctx, event, text);
 }
 
-void mc_event_nvme(
+void mc_event_device(
 	struct mc_store *s, const struct mc_file *f, const char *event, const char *fmt, ...)
 {
 	char name[MC_IMAGE_NAME_MAX], text[300];
@@ -69,11 +69,24 @@ void mc_event_nvme(
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	mc_image_name(&f->id, name);
-	if (s->opts.blocks != NULL)
-		mc_store_event(s, event, "tier=block file=%s %s", name, text);
-	else
-		mc_store_event(
-			s, event, "tier=nvme dir=%s file=%s %s", s->opts.nvme_dir, name, text);
+	mc_store_event(s, event, "tier=block file=%s %s", name, text);
+}
+
+void mc_event_nvme(
+	struct mc_store *s, const struct mc_file *f, const char *event, const char *fmt, ...)
+{
+	char name[MC_IMAGE_NAME_MAX], text[300];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (s->nvme == NULL) {
+		mc_event_device(s, f, event, "%s", text);
+		return;
+	}
+	mc_image_name(&f->id, name);
+	mc_store_event(s, event, "tier=nvme dir=%s file=%s %s", s->opts.nvme_dir, name, text);
 }
 
 static const char *what_to_do(int res)

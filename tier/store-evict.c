@@ -213,6 +213,7 @@ int64_t mc_run_evict(struct mc_run *run)
 		mc_policy_evict(s->nvme_policy, &run->entry);
 		mc_run_free_locked(s, run);
 	}
+	mc_store_room_locked(s); /* readers wait for what was on its way down */
 	mc_mutex_unlock(&s->lock);
 	return freed;
 }
@@ -236,6 +237,7 @@ uint64_t mc_evict_nvme(struct mc_store *s)
 		mc_run_mark_locked(s, run);
 		f = mc_file_ref_locked(s, run->file);
 		mc_mutex_unlock(&s->lock);
+		mc_sink_run(s, run);
 		freed = mc_run_evict(run);
 		mc_file_put(f);
 		if (freed > 0)

@@ -1,11 +1,11 @@
 /*
- * Fetching one block into DRAM: memory, then NVMe or the device if it is there, else the remote;
+ * Fetching one block into DRAM: memory, then NVMe, the device or the remote, the first that has it;
  * verify; publish.
  *
  * A job is queued → started (holds memory and a place among max_in_flight) → its last transfer
- * completes on a tier's thread, which only posts it → finished by a worker. A bad or failed NVMe
- * read is repeated from the remote; bad bytes from the remote are fetched once more, or from every
- * other copy, then the readers get EIO (T1).
+ * completes on a tier's thread, which only posts it → finished by a worker. A bad or failed read of
+ * a local tier is repeated from the next; bad bytes from the remote are fetched once more, or from
+ * every other copy, then the readers get EIO (T1).
  */
 #include "tier/store-impl.h"
 
@@ -27,9 +27,9 @@ struct mc_job {
 	uint64_t block;
 	uint32_t len;
 	uint64_t deadline_ns;
-	bool prefetch;  /* nobody waits yet */
-	bool from_nvme; /* this transfer */
-	bool no_nvme;   /* NVMe failed: remote only */
+	bool prefetch;                                     /* nobody waits yet */
+	enum { FROM_REMOTE, FROM_NVME, FROM_DEVICE } from; /* this transfer */
+	bool no_nvme, no_device;                           /* failed */
 	uint8_t attempts;
 	struct mc_plan plan;
 	struct mc_remote_read *reqs; /* owned */
@@ -118,6 +118,14 @@ static void wait_for_room_locked(struct mc_store *s, struct mc_job *job) MC_REQU
 	mc_store_wake_locked(s);
 }
 
+/* Whether the block goes to the tier below DRAM: from the device, as objects do, when it is used
+ * for the second time. */
+static bool is_wanted_above(const struct mc_store *s, const struct mc_job *job)
+{
+	return job->from == FROM_REMOTE ||
+		(job->from == FROM_DEVICE && s->nvme != NULL && job->bop.again);
+}
+
 /* Ends the job with res ≤ 0: the block's state, its waiters, the job's place. */
 static void job_end(struct mc_store *s, struct mc_job *job, int res)
 {
@@ -125,7 +133,7 @@ static void job_end(struct mc_store *s, struct mc_job *job, int res)
 	struct mc_file *f = job->file;
 	unsigned i = (unsigned)(job->block & 1);
 	struct mc_file_wait *ready = NULL;
-	bool behind = res == 0 && !job->from_nvme && mc_store_has_lower(s);
+	bool behind = res == 0 && mc_store_has_lower(s) && is_wanted_above(s, job);
 
 	mc_mutex_lock(&s->lock);
 	if (res == -EAGAIN && p->blk[i].waiters != NULL && !s->stopping) {
@@ -138,7 +146,7 @@ static void job_end(struct mc_store *s, struct mc_job *job, int res)
 	if (res == 0) {
 		f->n_valid++;
 		p->blk[i].ahead = p->blk[i].waiters == NULL;
-		if (job->from_nvme)
+		if (job->from != FROM_REMOTE && !behind)
 			p->blk[i].behind = MC_BEHIND_DONE;
 	}
 	p->pins--;
@@ -217,16 +225,14 @@ static void gathered(void *ctx, int res)
 	transfer_done(ctx, res);
 }
 
-/* Whether NVMe or the device has the block; pins the run it lies in. */
+/* Whether NVMe has the block; pins the run it lies in. */
 static bool nvme_take(struct mc_store *s, struct mc_job *job)
 {
 	struct mc_file *f = job->file;
 	struct mc_run *run;
 
-	if (!mc_store_has_lower(s) || job->no_nvme)
+	if (s->nvme == NULL || job->no_nvme)
 		return false;
-	if (s->opts.blocks != NULL)
-		return mc_block_cache_has(s->opts.blocks, &f->id, job->block);
 	mc_mutex_lock(&s->lock);
 	run = f->runs[job->block >> MC_RUN_SHIFT];
 	if (run != NULL && run->evicting)
@@ -246,22 +252,42 @@ static bool nvme_take(struct mc_store *s, struct mc_job *job)
 	return false;
 }
 
+static bool device_has(const struct mc_store *s, const struct mc_job *job)
+{
+	return s->opts.blocks != NULL && !job->no_device &&
+		mc_block_cache_has(s->opts.blocks, &job->file->id, job->block);
+}
+
+/* Asked before the device is: what it does not have then is still on its way. */
+static bool waits_for_device(struct mc_store *s, const struct mc_job *job)
+{
+	bool comes;
+
+	if (s->nvme == NULL || s->opts.blocks == NULL || job->no_device)
+		return false;
+	mc_mutex_lock(&s->lock);
+	comes = mc_sink_brings_locked(s, job->file, job->block);
+	mc_mutex_unlock(&s->lock);
+	return comes;
+}
+
+static void fetch_device(struct mc_store *s, struct mc_job *job)
+{
+	job->from = FROM_DEVICE;
+	atomic_store(&job->pending, 1);
+	job->bop = (struct mc_block_op){.cache = s->opts.blocks,
+		.id = &job->file->id,
+		.block = job->block,
+		.buf = mc_dram_ptr(job->file->dram, job->block),
+		.done = device_done,
+		.ctx = job};
+	mc_block_cache_read(&job->bop);
+}
+
 static void fetch_nvme(struct mc_job *job)
 {
-	struct mc_block_cache *blocks = job->file->store->opts.blocks;
-
-	job->from_nvme = true;
+	job->from = FROM_NVME;
 	atomic_store(&job->pending, 1);
-	if (blocks != NULL) {
-		job->bop = (struct mc_block_op){.cache = blocks,
-			.id = &job->file->id,
-			.block = job->block,
-			.buf = mc_dram_ptr(job->file->dram, job->block),
-			.done = device_done,
-			.ctx = job};
-		mc_block_cache_read(&job->bop);
-		return;
-	}
 	job->nop = (struct mc_nvme_op){.img = job->file->nvme,
 		.block = job->block,
 		.buf = mc_dram_ptr(job->file->dram, job->block),
@@ -281,7 +307,7 @@ static int fetch_remote(struct mc_store *s, struct mc_job *job)
 	int r;
 
 	mc_plan_done(&job->plan);
-	job->from_nvme = false;
+	job->from = FROM_REMOTE;
 	r = src->ops->plan(src, job->block << MC_BLOCK_SHIFT, job->len, &job->plan);
 	if (r == 0 && mc_plan_len(&job->plan) != job->len)
 		r = -EBADMSG;
@@ -325,11 +351,25 @@ static int fetch_remote(struct mc_store *s, struct mc_job *job)
 /* Chooses the source and starts the transfer; the job may be gone when this returns. */
 static void transfer(struct mc_store *s, struct mc_job *job)
 {
+	bool comes;
 	int r;
 
 	atomic_store(&job->res, 0);
 	if (nvme_take(s, job)) {
 		fetch_nvme(job);
+		return;
+	}
+	comes = waits_for_device(s, job);
+	if (device_has(s, job)) {
+		fetch_device(s, job);
+		return;
+	}
+	if (comes) {
+		mc_block_cache_hasten(s->opts.blocks);
+		job->work.run = job_start;
+		mc_mutex_lock(&s->lock);
+		wait_for_room_locked(s, job);
+		mc_mutex_unlock(&s->lock);
 		return;
 	}
 	r = fetch_remote(s, job);
@@ -377,7 +417,7 @@ static void job_start(struct mc_store *s, struct mc_work *w)
 		transfer(s, job);
 }
 
-static void nvme_untake(struct mc_store *s, struct mc_job *job, int res)
+static void local_untake(struct mc_store *s, struct mc_job *job, int res)
 {
 	mc_mutex_lock(&s->lock);
 	if (job->run != NULL)
@@ -396,7 +436,8 @@ static void nvme_untake(struct mc_store *s, struct mc_job *job, int res)
 	job->run = NULL;
 	mc_mutex_unlock(&s->lock);
 	if (res < 0 && res != -ENOENT)
-		mc_event_nvme(s, job->file, res == -EBADMSG ? "nvme-bad-block" : "nvme-read-failed",
+		(job->from == FROM_DEVICE ? mc_event_device : mc_event_nvme)(s, job->file,
+			res == -EBADMSG ? "nvme-bad-block" : "nvme-read-failed",
 			"block=%llu: %s; fetched from the remote instead",
 			(unsigned long long)job->block,
 			res == -EBADMSG ? "bytes do not match their checksum" : strerror(-res));
@@ -422,14 +463,14 @@ static void job_finish(struct mc_store *s, struct mc_work *w)
 		mc_crc32c(0, mc_dram_ptr(job->file->dram, job->block), job->len) !=
 			src->ops->block_crc(src, job->block))
 		res = -EBADMSG;
-	if (job->from_nvme)
-		nvme_untake(s, job, res);
+	if (job->from != FROM_REMOTE)
+		local_untake(s, job, res);
 	else if (res < 0 && res != -ESHUTDOWN)
 		mc_event_remote(s, job->file, job->block,
 			job->plan.n > 0 ? job->plan.pieces[0].path : NULL, res);
 	if (res == 0) {
 		mc_mutex_lock(&s->lock);
-		if (!job->from_nvme && !derived(job->file)) {
+		if (job->from == FROM_REMOTE && !derived(job->file)) {
 			s->st.fetches++;
 			s->st.fetched_bytes += job->len;
 		}
@@ -438,8 +479,9 @@ static void job_finish(struct mc_store *s, struct mc_work *w)
 		job_end(s, job, 0);
 		return;
 	}
-	if (job->from_nvme || (arrived && res == -EBADMSG && is_worth_another(job))) {
+	if (job->from != FROM_REMOTE || (arrived && res == -EBADMSG && is_worth_another(job))) {
 		job->no_nvme = true;
+		job->no_device |= job->from != FROM_NVME;
 		transfer(s, job);
 		return;
 	}

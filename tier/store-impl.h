@@ -27,6 +27,7 @@
 #define MC_RUN_BLOCKS (1u << MC_RUN_SHIFT)
 
 struct mc_queue;
+struct mc_sink;
 
 struct mc_work {
 	struct mc_work *prev, *next;
@@ -92,6 +93,7 @@ struct mc_file {
 	struct mc_nvme_image *nvme; /* owned, likewise */
 	struct mc_work idle;        /* on store->idle: unreferenced, with an image open */
 	uint32_t evicting_runs;     /* under way in NVMe */
+	uint32_t sinking;           /* blocks on their way from NVMe to the device */
 	uint32_t backing[2];        /* passthrough openers, by enum mc_tier */
 	uint64_t held_until_ns[2];  /* the kernel still held the image then */
 	struct mc_work verify_work; /* on store->verify while verify_queued */
@@ -141,6 +143,7 @@ struct mc_store {
 	struct mc_queue derive;      /* jobs that synthesise a block from other files' blocks */
 	struct mc_queue no_room;     /* jobs waiting for memory */
 	struct mc_queue behind_todo; /* pairs whose blocks found the backlog full */
+	struct mc_queue sink_wait;   /* write-behinds that need room in NVMe; see store-sink.c */
 	struct mc_queue idle;        /* files whose images may be closed, the oldest first */
 	struct mc_queue verify;      /* NVMe images to read through, for the verifier */
 	uint64_t verify_blocks;      /* of the images that ever were on it */
@@ -157,13 +160,17 @@ struct mc_store {
 	unsigned n_buffers;
 	unsigned turns;         /* left to give; see T3 */
 	unsigned behind_blocks; /* blocks on their way to NVMe */
+	unsigned sinking;       /* from there to the device, each with a buffer */
+	struct mc_sink *sinks;  /* these; store-sink.c's */
+	uint64_t sink_ns;       /* when the last of them ended, or the first began */
 	uint64_t kept_bytes[2]; /* of files that are pinned or have passthrough openers, whole */
 	uint64_t pinned_bytes;  /* of pinned files, whole */
 	bool stopping;
 	struct mc_store_stats st;
 	atomic_uint posting; /* threads about to signal wake, without the lock */
 	/* Set at open. */
-	unsigned max_in_flight, max_gathering, max_prefetch, max_window, max_behind, max_idle;
+	unsigned max_in_flight, max_gathering, max_prefetch, max_window, max_behind, max_idle,
+		max_sinking;
 	uint64_t capacity[2]; /* bytes, by enum mc_tier */
 	unsigned n_workers;
 	pthread_t threads[MC_MAX_WORKERS + 2]; /* the keeper, the verifier, workers */
@@ -201,6 +208,8 @@ void mc_queue_take(struct mc_queue *q, struct mc_work *w);
 void mc_store_post(struct mc_store *s, struct mc_work *w) MC_EXCLUDES(s->lock);
 /* Wakes a sleeping worker when something may start: after each change that may have made it so. */
 void mc_store_wake_locked(struct mc_store *s) MC_REQUIRES(s->lock);
+/* How long a device may take: then there is time for the remote. */
+uint64_t mc_store_patience_ns(const struct mc_store *s);
 /* Lets jobs that wait for memory try again. */
 void mc_store_room_locked(struct mc_store *s) MC_REQUIRES(s->lock);
 
@@ -209,9 +218,12 @@ void mc_store_room_locked(struct mc_store *s) MC_REQUIRES(s->lock);
  */
 void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The same about a file on NVMe, or the device. */
+/* The same about a file on NVMe, or on the device where it is in its place. */
 void mc_event_nvme(struct mc_store *s, const struct mc_file *f, const char *event, const char *fmt,
 	...) __attribute__((format(printf, 4, 5)));
+/* The same about one on the device. */
+void mc_event_device(struct mc_store *s, const struct mc_file *f, const char *event,
+	const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* A block that the remote did not give well; object NULL: none is known. */
 void mc_event_remote(
 	struct mc_store *s, const struct mc_file *f, uint64_t block, const char *object, int res);
@@ -303,6 +315,17 @@ int64_t mc_run_evict(struct mc_run *run);
 /* Frees some DRAM; bytes, or 0 when nothing may leave now. */
 uint64_t mc_evict_dram(struct mc_store *s) MC_EXCLUDES(s->lock);
 uint64_t mc_evict_nvme(struct mc_store *s) MC_EXCLUDES(s->lock);
+
+/* store-sink.c */
+/* [blocks] Sends what a run that is marked holds on to the device, where there is one below. */
+void mc_sink_run(struct mc_store *s, const struct mc_run *run) MC_EXCLUDES(s->lock);
+/* Whether w has to wait before more leaves NVMe: then it is posted once there is room. */
+bool mc_sink_wait(struct mc_store *s, struct mc_work *w) MC_EXCLUDES(s->lock);
+/* Whether the block is on that way, or may be in a moment; not when it takes too long. */
+bool mc_sink_brings_locked(struct mc_store *s, const struct mc_file *f, uint64_t block)
+	MC_REQUIRES(s->lock);
+/* Lets those go on that wait for a device which hangs, or all. */
+void mc_sink_look_locked(struct mc_store *s, bool all) MC_REQUIRES(s->lock);
 
 /* store-verify.c */
 void *mc_verify_main(void *store);

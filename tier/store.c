@@ -123,7 +123,7 @@ static struct mc_work *next_work_locked(struct mc_store *s) MC_REQUIRES(s->lock)
 
 static bool idle_locked(const struct mc_store *s)
 {
-	return s->in_flight == 0 && s->gathering == 0 && s->behind_blocks == 0 &&
+	return s->in_flight == 0 && s->gathering == 0 && s->behind_blocks == 0 && s->sinking == 0 &&
 		s->ready.head == NULL && s->demand.head == NULL && s->derive.head == NULL &&
 		s->prefetch.head == NULL && s->no_room.head == NULL && s->mends == 0;
 }
@@ -145,9 +145,11 @@ static void *worker(void *arg)
 		}
 		if (s->stopping) {
 			mc_store_room_locked(s);
+			mc_sink_look_locked(s, true);
 			if (idle_locked(s))
 				break;
-			if ((s->demand.head != NULL && s->in_flight < s->max_in_flight) ||
+			if (s->ready.head != NULL ||
+				(s->demand.head != NULL && s->in_flight < s->max_in_flight) ||
 				(s->derive.head != NULL && s->gathering < s->max_gathering))
 				continue;
 		}
@@ -160,8 +162,7 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-/* How long a block tier may take for a read: then there is time for the remote. */
-static uint64_t patience_ns(const struct mc_store *s)
+uint64_t mc_store_patience_ns(const struct mc_store *s)
 {
 	unsigned ms = s->opts.deadline_ms / 4;
 
@@ -187,9 +188,10 @@ static void *keeper(void *arg)
 			mc_nvme_reap(s->nvme);
 		mc_mapped_look(s, false);
 		if (s->opts.blocks != NULL)
-			mc_block_cache_look(s->opts.blocks, patience_ns(s));
+			mc_block_cache_look(s->opts.blocks, mc_store_patience_ns(s));
 		next_reap = mc_now_ns() + REAP_NS;
 		mc_mutex_lock(&s->lock);
+		mc_sink_look_locked(s, false);
 	}
 	while (s->opts.blocks != NULL && s->in_flight > 0) { /* no end waits for a device */
 		mc_mutex_unlock(&s->lock);
@@ -231,6 +233,9 @@ static void set_bounds(struct mc_store *s)
 	s->max_prefetch = 4 * s->max_in_flight;
 	s->max_window = eighth < 2 * s->max_in_flight ? (unsigned)eighth : 2 * s->max_in_flight;
 	s->max_behind = eighth < 4 ? 4 : eighth < 64 ? (unsigned)eighth : 64;
+	s->max_sinking = 64; /* as many, and room for the runs that all workers send at once */
+	if (s->max_sinking > s->opts.memory_budget / (4 * MC_BLOCK_SIZE))
+		s->max_sinking = (unsigned)(s->opts.memory_budget / (4 * MC_BLOCK_SIZE));
 	s->max_idle = mc_store_max_idle();
 	s->n_workers = s->opts.workers > 0 ? s->opts.workers : default_workers();
 	if (s->n_workers > MC_MAX_WORKERS)
@@ -361,7 +366,6 @@ int mc_store_open(const struct mc_store_opts *opts, struct mc_store **ret, struc
 	mc_cond_init(&s->tick);
 	mc_cond_init(&s->left);
 	mc_cond_init(&s->verify_more);
-	assert(opts->blocks == NULL || opts->nvme_dir == NULL);
 	s->opts = *opts;
 	set_bounds(s);
 	s->hash_size = 1024;
@@ -406,6 +410,7 @@ void mc_store_stats(struct mc_store *s, struct mc_store_stats *ret)
 	ret->in_flight = s->in_flight + s->gathering;
 	ret->queued = s->demand.n + s->prefetch.n + s->derive.n;
 	ret->no_room = s->no_room.n;
+	ret->sinking = s->sinking;
 	ret->files = s->n_files;
 	ret->unverified = s->verify.n + s->verifying;
 	ret->verified_percent =

@@ -19,17 +19,18 @@ struct mc_store;
 struct mc_file; /* reference-counted; one per identity */
 
 struct mc_store_opts {
-	struct mc_remote *remote;      /* borrowed until mc_store_close returned */
-	const char *dram_dir;          /* see mc_dram_opts */
-	uint64_t dram_capacity;        /* bytes */
-	const char *nvme_dir;          /* NULL = no NVMe tier */
-	uint64_t nvme_capacity;        /* bytes, 0 = see mc_nvme_opts */
-	struct mc_block_cache *blocks; /* a device instead of nvme_dir; borrowed; NULL = none */
-	unsigned nvme_commit_ms;       /* as nvme_capacity */
-	uint64_t memory_budget;        /* bytes beyond the DRAM tier; 0 = 256 MiB */
-	unsigned fetch_depth;          /* block fetches in flight; 0 = connections × depth = 16 */
-	unsigned workers;              /* threads; 0 = online CPUs, 2 .. 4 */
-	unsigned deadline_ms;          /* a read ends by then, well or not; 0 = 30,000 */
+	struct mc_remote *remote; /* borrowed until mc_store_close returned */
+	const char *dram_dir;     /* see mc_dram_opts */
+	uint64_t dram_capacity;   /* bytes */
+	const char *nvme_dir;     /* NULL = no NVMe tier */
+	uint64_t nvme_capacity;   /* bytes, 0 = see mc_nvme_opts */
+	struct mc_block_cache
+		*blocks;         /* a device, below nvme_dir or alone; borrowed; NULL = none */
+	unsigned nvme_commit_ms; /* as nvme_capacity */
+	uint64_t memory_budget;  /* bytes beyond the DRAM tier; 0 = 256 MiB */
+	unsigned fetch_depth;    /* block fetches in flight; 0 = connections × depth = 16 */
+	unsigned workers;        /* threads; 0 = online CPUs, 2 .. 4 */
+	unsigned deadline_ms;    /* a read ends by then, well or not; 0 = 30,000 */
 	/* One line per background failure, already rate-limited; may be NULL. */
 	void (*event)(void *ctx, const char *event, const char *text);
 	void *event_ctx;
@@ -45,6 +46,8 @@ struct mc_store_stats {
 	uint64_t unrepaired_blocks;          /* still to be put right so */
 	uint64_t evicted_dram, evicted_nvme; /* bytes */
 	uint64_t behind_skipped; /* blocks not written behind: backlog full or tier refused */
+	uint64_t sunk;           /* blocks that left NVMe for the device */
+	uint64_t sinking;        /* on their way there now */
 	uint64_t in_flight, queued,
 		no_room; /* block fetches now: running, waiting, waiting for memory */
 	uint64_t read_errors;

@@ -102,7 +102,7 @@ int mc_mount_kv_share(struct mc_mount_kv *m, const struct mc_options *o, struct 
 		return r;
 	if (m->ack == MC_KV_ACK_NVME && t->nvme_dir[0] == '\0' && m->block == NULL)
 		return mc_err_set(err, -EINVAL, "--kv-ack nvme needs --nvme or --block");
-	if (m->block != NULL && t->nvme_dir[0] == '\0' && mc_block_cache_open(&m->blocks) < 0)
+	if (m->block != NULL && mc_block_cache_open(&m->blocks) < 0)
 		return mc_err_set(err, -ENOMEM, "out of memory");
 	m->dram_bytes = want < DRAM_MIN ? DRAM_MIN : want / PAIR * PAIR;
 	t->dram_bytes -= want / PAIR * PAIR;
