@@ -91,6 +91,33 @@ refused 'give --block' --nvme "$MC_TMP/nvme,64MiB"
 refused 'give --nvme' --block "$MC_TMP/device"
 refused 'do not belong together' --nvme "$MC_TMP/other,64MiB" --block "$MC_TMP/device"
 
+fact 'a checkpoint larger than DRAM and the directory is read again without the remote, also after a restart'
+mkdir "$MC_TMP/large"
+head -c 100000000 /dev/urandom >"$MC_TMP/large/large.bin"
+mount_import "$MC_TMP/large" acme/large@r1 || fail 'import'
+truncate -s 256M "$MC_TMP/device2"
+large=$mnt/checkpoints/acme/large@r1/large.bin
+small=(--dram 64MiB --kv-dram 32MiB --nvme "$MC_TMP/nvme2,64MiB" --block "$MC_TMP/device2")
+fetched() { sed -n 's/^mooncakefs_fetched_bytes_total \([0-9]*\)$/\1/p' "$mnt/.mooncake/metrics"; }
+format=--format
+# What leaves DRAM while NVMe has enough to write is not kept: again.
+for ((i = 0; i < 10; i++)); do
+	mount_start "${small[@]}" $format || fail "mount: $(cat "$MC_TMP/log")"
+	format=
+	cmp "$MC_TMP/large/large.bin" "$large" || fail 'read'
+	bytes=$(fetched)
+	[ -n "$bytes" ] || fail "metrics: $(head "$mnt/.mooncake/metrics")"
+	mount_stop || fail "stop: $mount_rc"
+	((bytes > 0)) || break
+done
+((i < 10)) || fail "still $bytes bytes from the remote"
+mount_start "${small[@]}" || fail "mount: $(cat "$MC_TMP/log")"
+ls "$mnt/checkpoints/acme/large@r1" >/dev/null || fail 'list'
+mv "$MC_TMP/remote/chunks" "$MC_TMP/chunks" || fail 'chunks'
+cmp "$MC_TMP/large/large.bin" "$large" || fail 'read without the remote'
+mv "$MC_TMP/chunks" "$MC_TMP/remote/chunks"
+mount_stop || fail "stop: $mount_rc"
+
 mooncakefs=$MC_BUILD/tests/mooncakefs-faulty
 if [ -x "$mooncakefs" ]; then
 	fact 'while the device fails objects are put and synced, and what lies there is read once it is back'
