@@ -208,7 +208,8 @@ static void stream_put(
 		} else {
 			pack_copy(s->pack, from, n);
 		}
-		from += from != NULL ? n : 0;
+		if (from != NULL)
+			from += n;
 		s->off += n;
 		len -= n;
 		if (s->pack->len == MC_KV_PACK_BYTES) {
