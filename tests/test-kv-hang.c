@@ -28,7 +28,7 @@ static void await_copies(struct mc_kv *kv, const char *key, bool remote)
 	do {
 		ck_assert_int_eq(mc_kv_lookup(kv, key, &a), 0);
 		sched_yield();
-	} while (a.nvme == 0 || (remote && a.remotes == 0));
+	} while (a.nvme + a.block == 0 || (remote && a.remotes == 0));
 }
 
 /* Both objects are on the disk, and on the remote or not, and not in DRAM. */
@@ -47,15 +47,22 @@ static void start_cold(struct kv_fixture *x, bool remote)
 	forget_dram_and_restart(x);
 }
 
+static uint64_t disk_hits(struct kv_fixture *x)
+{
+	struct mc_kv_stats st = stats(x->kv);
+
+	return st.hits_nvme + st.hits_block;
+}
+
 /* As soon as what hung has ended the disk serves. */
 static void expect_served_by_the_disk(struct kv_fixture *x)
 {
-	uint64_t before = stats(x->kv).hits_nvme;
+	uint64_t before = disk_hits(x);
 
 	do {
 		mc_kv_evict(x->kv, "small");
 		kv_expect(x->kv, "small", SMALL, 1);
-	} while (stats(x->kv).hits_nvme == before);
+	} while (disk_hits(x) == before);
 	kv_expect(x->kv, "large", LARGE, 2);
 }
 
