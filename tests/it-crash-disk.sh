@@ -2,12 +2,12 @@
 # Power failures on real ext4 and XFS under the NVMe tier and the KV store, that over NVMe, over a
 # directory as the remote, over both, or over a block tier: a disk records what is written to it, and states are
 # sampled that it may be in when the power goes; each is mounted, recovered and compared with what
-# had been acknowledged. MC_STATES=n samples n states (60), MC_SEED=n repeats a run, MC_ROUND=n
+# had been acknowledged. MC_STATES=n samples n states (500), MC_SEED=n repeats a run, MC_ROUND=n
 # begins at that round of it, MC_KEEP=file keeps the disk of a state that fails.
 # timeout: 3000
 set -euo pipefail
 
-states=${MC_STATES:-60}
+states=${MC_STATES:-500}
 seed=${MC_SEED:-$RANDOM}
 tmp=${MC_TMP:-$(mktemp -d)}
 program=${MC_BUILD:-build}/tests/crash-disk

@@ -79,14 +79,13 @@ END_TEST
 
 START_TEST(a_block_that_leaves_nvme_is_not_fetched_again)
 {
+	static const char *const names[] = {"a", "b", "c"};
 	struct tiers t;
 	struct pattern pat[3];
 
 	begin(&t, DEVICE);
 	for (int i = 0; i < 3; i++) {
-		char name[2] = {(char)('a' + i)};
-
-		pat[i] = make_pattern(&t.p, name, 10 * MIB);
+		pat[i] = make_pattern(&t.p, names[i], 10 * MIB);
 		read_all(&t, &pat[i]);
 		await_kept(&t, &pat[i]);
 	}
