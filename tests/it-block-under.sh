@@ -91,6 +91,40 @@ refused 'give --block' --nvme "$MC_TMP/nvme,64MiB"
 refused 'give --nvme' --block "$MC_TMP/device"
 refused 'do not belong together' --nvme "$MC_TMP/other,64MiB" --block "$MC_TMP/device"
 
+fact 'fsck checks both, names what is damaged on the device, and repairs it'
+cp -a "$MC_TMP/nvme" "$MC_TMP/nvme3"
+cp --sparse=always "$MC_TMP/device" "$MC_TMP/device3"
+check() { rc=0; "$MC_BUILD/mooncakefs" fsck "$@" >"$MC_TMP/fsck" 2>&1 || rc=$?; }
+check "$MC_TMP/nvme3" "$MC_TMP/device3"
+[ $rc = 0 ] && ! grep -q 'not looked at' "$MC_TMP/fsck" || fail "whole: $rc $(cat "$MC_TMP/fsck")"
+check "$MC_TMP/nvme3"
+[ $rc = 0 ] && grep -q 'give its device' "$MC_TMP/fsck" || fail "alone: $rc $(cat "$MC_TMP/fsck")"
+check "$MC_TMP/device3"
+[ $rc != 0 ] && grep -q 'its directory' "$MC_TMP/fsck" || fail "device alone: $rc $(cat "$MC_TMP/fsck")"
+check "$MC_TMP/other" "$MC_TMP/device3"
+[ $rc != 0 ] && grep -q 'do not belong together' "$MC_TMP/fsck" || fail "others: $rc $(cat "$MC_TMP/fsck")"
+python3 - "$MC_TMP/device3" "$MC_TMP"/want/* <<'END' || fail 'no object lies on the device'
+import sys
+with open(sys.argv[1], "r+b") as f:
+    disk, n = f.read(), 0
+    for path in sys.argv[2:]:
+        what = open(path, "rb").read()[5000:5064]
+        at = disk.find(what) if len(what) == 64 else -1
+        while at >= 0:
+            f.seek(at)
+            f.write(bytes([disk[at] ^ 1]))
+            n += 1
+            at = disk.find(what, at + 1)
+sys.exit(n == 0)
+END
+check "$MC_TMP/nvme3" "$MC_TMP/device3"
+[ $rc = 3 ] && grep -q 'of the block tier at' "$MC_TMP/fsck" || fail "damaged: $rc $(cat "$MC_TMP/fsck")"
+check "$MC_TMP/nvme3" "$MC_TMP/device3" --repair
+[ $rc = 1 ] || fail "repair: $rc $(cat "$MC_TMP/fsck")"
+check "$MC_TMP/nvme3" "$MC_TMP/device3"
+[ $rc = 0 ] || fail "repaired: $rc $(cat "$MC_TMP/fsck")"
+rm -r "$MC_TMP/nvme3" "$MC_TMP/device3"
+
 fact 'a checkpoint larger than DRAM and the directory is read again without the remote, also after a restart'
 mkdir "$MC_TMP/large"
 head -c 100000000 /dev/urandom >"$MC_TMP/large/large.bin"

@@ -18,7 +18,8 @@ enum mc_fsck_kind {
 };
 
 struct mc_fsck_opts {
-	const char *dir;        /* borrowed; or the device or file of a block tier */
+	const char *dir;   /* borrowed; or the device or file of a block tier */
+	const char *below; /* borrowed: the block tier below dir; NULL: what lies there stays */
 	const struct mc_io *io; /* borrowed; NULL = the real one */
 	bool repair; /* what is damaged and what nobody owns goes; else nothing changes */
 	/* From the caller's thread; both may be NULL. text names file, place and damage. */
@@ -35,6 +36,7 @@ struct mc_fsck_result {
 	uint64_t bad_blocks, bad_objects;
 	uint64_t lost; /* of bad_objects: without a copy on remotes */
 	uint64_t leftovers, leftover_bytes;
+	bool unseen;     /* data of the directory lies on a block tier that was not given */
 	bool unfinished; /* something could not be looked at, or not be repaired; told to find */
 };
 

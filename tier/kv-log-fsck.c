@@ -28,9 +28,9 @@ struct check {
 	struct mc_kv_log *log;
 	struct mc_ahead *ahead;
 	struct mc_kv_watch watch;
-	bool store_bad;
-	uint64_t before;       /* what had been told of when this part began */
-	struct mc_kv_bad *bad; /* owned: of the segment being read */
+	bool store_bad, below_bad; /* superblocks of the store, and of the device below it */
+	uint64_t before;           /* what had been told of when this part began */
+	struct mc_kv_bad *bad;     /* owned: of the segment being read */
 	size_t n_bad, cap_bad;
 	char **remove; /* owned, each owned: files that a repair removes */
 	size_t n_remove, cap_remove;
@@ -73,8 +73,9 @@ static int place_of(const struct check *c, const struct mc_kv_entry *e, char **r
 
 	if (e->segment == MC_KV_SPLIT)
 		n = asprintf(ret, "in parts");
-	else if (c->f->is_device)
-		n = asprintf(ret, "segment %" PRIu32 " at %" PRIu64, e->segment, e->off);
+	else if (c->f->is_device || (e->segment & MC_KV_BELOW) != 0)
+		n = asprintf(ret, "segment %" PRIu32 " of the block tier at %" PRIu64,
+			e->segment & ~MC_KV_BELOW, e->off);
 	else
 		n = asprintf(ret, "%ssegments/%08" PRIx32 " at %" PRIu64, c->f->prefix, e->segment,
 			e->off);
@@ -188,7 +189,8 @@ static void check_empty(struct check *c)
 	for (uint32_t i = 1; i < c->log->n_segs; i++) {
 		const struct mc_kv_segment *seg = c->log->segs[i];
 
-		if (seg != NULL && seg->failed && seg->head == 0 && seg->place.fd >= 0)
+		if (seg != NULL && seg->failed && seg->head == 0 && seg->place.fd >= 0 &&
+			seg->floor == mc_kv_top(c->log))
 			mc_fsck_tell(c->f, MC_FSCK_LEFTOVER,
 				"%ssegments/%08" PRIx32 ": empty, and not as long as the others",
 				c->f->prefix, seg->id);
@@ -197,18 +199,42 @@ static void check_empty(struct check *c)
 
 /* ---- the whole */
 
-static int open_device(struct check *c, struct mc_err *err)
+static int open_device(struct check *c, const char *path, struct mc_kv_floor *floor, bool *ret_bad,
+	struct mc_err *err)
 {
 	unsigned bad = 0;
 	struct mc_kv_store *s;
-	int r = mc_kv_store_device_look(c->f->dir, c->f->io, &bad, &s, err);
+	int r = mc_kv_store_device_look(path, c->f->io, &bad, &s, err);
 
-	if (r == 0)
-		mc_kv_floor_set(mc_kv_top(c->log), s, UINT64_MAX);
-	c->store_bad = r == 0 && bad > 0;
-	if (c->store_bad)
-		mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "one of two superblocks is not whole");
-	return r;
+	if (r != 0)
+		return r;
+	mc_kv_floor_set(floor, s, UINT64_MAX);
+	*ret_bad = bad > 0;
+	if (bad > 0)
+		mc_fsck_tell(c->f, MC_FSCK_DAMAGE, "%s: one of two superblocks is not whole", path);
+	return 0;
+}
+
+/* The journal of a device below a directory is the directory's. */
+static int open_alone(struct check *c, struct mc_err *err)
+{
+	int r = open_device(c, c->f->dir, mc_kv_top(c->log), &c->store_bad, err);
+
+	return r == 0 ? mc_kv_store_together(mc_kv_top(c->log)->store, NULL, err) : r;
+}
+
+static int open_below(struct check *c, struct mc_err *err)
+{
+	const char *below = c->f->opts->below;
+	struct mc_kv_store *top = mc_kv_top(c->log)->store;
+	struct mc_kv_floor *floor = &c->log->floors[1];
+	int r;
+
+	c->f->res.unseen = below == NULL && mc_kv_store_is_bound(top);
+	if (below == NULL)
+		return 0;
+	r = open_device(c, below, floor, &c->below_bad, err);
+	return r == 0 ? mc_kv_store_together(top, floor->store, err) : r;
 }
 
 static int open_files(struct check *c, struct mc_err *err)
@@ -226,7 +252,8 @@ static int open_files(struct check *c, struct mc_err *err)
 	s->spare_ctx = c;
 	id = mc_kv_store_files_id(s);
 	known = mc_journal_super_uuid(s->io, s->journal_dir, uuid) == 0;
-	return mc_fsck_id(c->f, &id, known ? uuid : NULL, s->uuid, &c->store_bad, err);
+	r = mc_fsck_id(c->f, &id, known ? uuid : NULL, s->uuid, &c->store_bad, err);
+	return r == 0 ? open_below(c, err) : r;
 }
 
 static void remove_empty(struct check *c)
@@ -245,6 +272,11 @@ static int repair_store(struct check *c)
 	struct mc_dir_id id;
 	int r;
 
+	if (c->below_bad) {
+		r = mc_kv_store_device_mend(mc_kv_bottom(c->log)->store);
+		if (r != 0)
+			return r;
+	}
 	if (c->f->is_device)
 		return c->store_bad ? mc_kv_store_device_mend(s) : 0;
 	id = mc_kv_store_files_id(s);
@@ -270,7 +302,7 @@ static int repair(struct check *c)
 
 static int prepare(struct check *c, struct mc_err *err)
 {
-	int r = c->f->is_device ? open_device(c, err) : open_files(c, err);
+	int r = c->f->is_device ? open_alone(c, err) : open_files(c, err);
 
 	if (r != 0)
 		return r;

@@ -350,6 +350,8 @@ int mc_kv_store_files_look(
 	r = f->s.name == NULL ? -ENOMEM : name_paths(f);
 	if (r == 0)
 		r = find_size(f);
+	if (r == 0)
+		r = find_bound(&f->s, NULL);
 	if (r != 0) {
 		close_files(&f->s);
 		return r;

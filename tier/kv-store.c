@@ -22,7 +22,7 @@ uint64_t mc_kv_store_segment_bytes(uint64_t capacity)
 	return bytes;
 }
 
-static bool is_bound(const struct mc_kv_store *s)
+bool mc_kv_store_is_bound(const struct mc_kv_store *s)
 {
 	static const uint8_t none[16];
 
@@ -38,13 +38,13 @@ static int check_alone(const struct mc_kv_store *s, struct mc_err *err)
 {
 	char uuid[33];
 
-	if (!is_bound(s))
+	if (!mc_kv_store_is_bound(s))
 		return 0;
 	mc_hex_encode(s->bound, sizeof(s->bound), uuid);
 	if (s->journal_dir == NULL)
 		return mc_err_set(err, -ESTALE,
 			"%s: lies below an NVMe directory (KV log %s), where its journal is: give "
-			"--nvme, too, or --format --force",
+			"--nvme (to fsck its directory), too, or --format --force",
 			s->name, uuid);
 	return mc_err_set(err, -ESTALE,
 		"%s: data of it lies on the block tier %s: give --block; if that is lost for good, "
@@ -61,19 +61,29 @@ static int bind(struct mc_kv_store *s, const struct mc_kv_store *to)
 	return r;
 }
 
-int mc_kv_store_bind(struct mc_kv_store *upper, struct mc_kv_store *lower, struct mc_err *err)
+int mc_kv_store_together(
+	const struct mc_kv_store *upper, const struct mc_kv_store *lower, struct mc_err *err)
 {
-	int r;
+	bool bound = mc_kv_store_is_bound(upper);
 
 	if (lower == NULL)
 		return check_alone(upper, err);
-	if ((is_bound(upper) && !is_bound_to(upper, lower)) ||
-		(is_bound(lower) && !is_bound_to(lower, upper)))
+	if ((bound && !is_bound_to(upper, lower)) ||
+		(mc_kv_store_is_bound(lower) && !is_bound_to(lower, upper)))
 		return mc_err_set(err, -ESTALE, "%s and %s do not belong together: %s", upper->name,
 			lower->name,
-			is_bound(upper) ? "data of the directory lies on another block tier"
-					: "the block tier is that of another directory");
-	if (!is_bound(lower) && lower->used)
+			bound ? "data of the directory lies on another block tier"
+			      : "the block tier is that of another directory");
+	return 0;
+}
+
+int mc_kv_store_bind(struct mc_kv_store *upper, struct mc_kv_store *lower, struct mc_err *err)
+{
+	int r = mc_kv_store_together(upper, lower, err);
+
+	if (r != 0 || lower == NULL)
+		return r;
+	if (!mc_kv_store_is_bound(lower) && lower->used)
 		return mc_err_set(err, -EEXIST,
 			"%s: has been used without an NVMe directory: do so again, or --format "
 			"--force",

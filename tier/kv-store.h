@@ -79,6 +79,11 @@ int mc_kv_store_files_look(
 struct mc_dir_id mc_kv_store_files_id(const struct mc_kv_store *s);
 /* Our folders, durable before anything is put in them. */
 int mc_kv_store_files_layout(const struct mc_kv_store *s);
+/* Whether they are bound to each other, or both to nobody; lower NULL: to nobody. -ESTALE, err says
+ * to whom. Writes nothing. */
+int mc_kv_store_together(
+	const struct mc_kv_store *upper, const struct mc_kv_store *lower, struct mc_err *err);
+bool mc_kv_store_is_bound(const struct mc_kv_store *s);
 /* A device, or a file, that was formatted (block-super.h). uuid: of the store it must be, NULL =
  * any; -ESTALE else. */
 int mc_kv_store_device_open(const char *path, const struct mc_io *io, const uint8_t *uuid,

@@ -54,6 +54,7 @@ static void print_json(const struct mc_fsck_result *res, bool repaired)
 	mc_json_line_number(&j, "leftovers", res->leftovers);
 	mc_json_line_number(&j, "leftover_bytes", res->leftover_bytes);
 	mc_json_line_flag(&j, "repaired", repaired);
+	mc_json_line_flag(&j, "unseen", res->unseen);
 	mc_json_line_flag(&j, "unfinished", res->unfinished);
 	mc_json_line_end(&j);
 }
@@ -75,6 +76,11 @@ static void print_text(const char *dir, const struct mc_fsck_result *res, bool r
 		printf("%s: %llu files that nobody owns, %s%s\n", dir,
 			(unsigned long long)res->leftovers, spare,
 			repair ? ", removed" : "; the next mount removes them");
+	if (res->unseen)
+		fprintf(stderr,
+			"What lies on the block tier below %s was not looked at: give its device, "
+			"too.\n",
+			dir);
 	if (!repair && res->damaged > 0)
 		fputs("Nothing was changed. --repair drops what is damaged: blocks are then "
 		      "fetched again, KV\n"
@@ -82,11 +88,12 @@ static void print_text(const char *dir, const struct mc_fsck_result *res, bool r
 			stderr);
 }
 
-static int check(const struct mc_options *o, const char *dir)
+static int check(const struct mc_options *o, const char *dir, const char *below)
 {
 	bool json = mc_options_flag(o, MC_OPT_JSON);
 	struct report report = {.repair = mc_options_flag(o, MC_OPT_REPAIR)};
 	struct mc_fsck_opts opts = {.dir = dir,
+		.below = below,
 		.repair = report.repair,
 		.progress = show,
 		.find = tell,
@@ -123,9 +130,11 @@ int mc_cmd_fsck(const struct mc_options *o)
 		return mc_fail_usage(o, "--repair or --no-change?");
 	if (mc_mount_resolve(where, path) == 0 && mc_mount_find(path, &m) == 0 &&
 		strcmp(m.type, "fuse.mooncakefs") == 0) {
+		if (o->n_args > 1)
+			return mc_fail_usage(o, "a mount checks its block tier, too");
 		if (mc_options_flag(o, MC_OPT_NO_CHANGE))
 			return mc_fail_usage(o, "a mount deals with the damage that it finds");
 		return mc_fsck_mount(o, &m);
 	}
-	return check(o, where);
+	return check(o, where, o->n_args > 1 ? o->args[1] : NULL);
 }

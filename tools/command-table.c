@@ -75,7 +75,8 @@ static const char fsck_details[] =
 	"Without --repair nothing on disk is changed. With it what is damaged is dropped: a block\n"
 	"is fetched again when it is read, a KV object with copies on remotes is read from there;\n"
 	"one whose last copy is damaged is named as lost, and is gone.\n\n"
-	"DEVICE is the block device or file of a block tier, likewise while no daemon uses it.\n\n"
+	"DEVICE is the block device or file of a block tier, likewise while no daemon uses it.\n"
+	"One that lies below a directory is checked with it, since its journal is there.\n\n"
 	"A MOUNTPOINT is checked in use: its daemon reads all that lies on NVMe now, as its scrub\n"
 	"does, and deals with what is damaged, with or without --repair: right bytes are fetched,\n"
 	"other copies serve. A last copy is named in its log, and stays.\n\n"
@@ -186,7 +187,7 @@ const struct mc_command mc_command_table[] = {
 		mc_cmd_rebalance},
 	{"gc", MC_IN_GC, "", 0, 0, "Find and remove what no revision on the remote uses.",
 		gc_details, mc_cmd_gc},
-	{"fsck", MC_IN_FSCK, "DIR|DEVICE|MOUNTPOINT", 1, 1,
+	{"fsck", MC_IN_FSCK, "DIR [DEVICE]|DEVICE|MOUNTPOINT", 1, 2,
 		"Check the local tiers of a node, and repair them.", fsck_details, mc_cmd_fsck},
 	{"layout", MC_IN_LAYOUT, "add|check|ls|rm|show [LAYOUT]", 1, 2,
 		"Check, show, register or remove parallel layouts.", layout_details, mc_cmd_layout},
