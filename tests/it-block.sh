@@ -59,6 +59,9 @@ mkdir "$MC_TMP/fs"
 if mount "$loop" "$MC_TMP/fs"; then
 	refused 'in use' --block "$loop" --format --force
 	umount "$MC_TMP/fs"
+	# In a copy of this mount namespace, as other tests make them, it is mounted for longer.
+	await 'nobody has it mounted' \
+		python3 -c 'import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_EXCL)' "$loop"
 fi
 
 fact 'a formatted device keeps what was put, over restarts and a SIGKILL'

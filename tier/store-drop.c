@@ -49,15 +49,38 @@ static void forget_behind_locked(struct mc_store *s, struct mc_file *f, uint64_t
 	}
 }
 
-/* [blocks] Nothing of the file is on its way from NVMe to the device; not for longer than a read.
- */
-static void await_sinking(struct mc_file *f)
+/* What of the file waits to be written below DRAM does not any more. */
+static void unqueue_locked(struct mc_store *s, struct mc_file *f) MC_REQUIRES(s->lock)
+{
+	for (uint64_t b = 0; b < f->blocks; b += 2) {
+		struct mc_pair *p = f->pairs[b >> 1];
+
+		if (p != NULL && p->todo.on != NULL)
+			mc_queue_take(&s->behind_todo, &p->todo);
+	}
+}
+
+static bool goes_to_device_locked(struct mc_store *s, const struct mc_file *f) MC_REQUIRES(s->lock)
+{
+	if (f->sinking > 0 || s->nvme != NULL)
+		return f->sinking > 0;
+	for (uint64_t b = 0; b < f->blocks; b++) {
+		const struct mc_pair *p = f->pairs[b >> 1];
+
+		if (p != NULL && p->blk[b & 1].behind == MC_BEHIND_RUNNING)
+			return true;
+	}
+	return false;
+}
+
+/* [blocks] Nothing of the file is on its way to the device; not for longer than a read. */
+static void await_device(struct mc_file *f)
 {
 	struct mc_store *s = f->store;
 	uint64_t deadline = mc_now_ns() + s->opts.deadline_ms * UINT64_C(1000000);
 
 	mc_mutex_lock(&s->lock);
-	while (f->sinking > 0 && mc_now_ns() < deadline)
+	while (goes_to_device_locked(s, f) && mc_now_ns() < deadline)
 		mc_cond_wait_until(&s->left, &s->lock, mc_now_ns() + POLL_NS);
 	mc_mutex_unlock(&s->lock);
 }
@@ -69,7 +92,7 @@ static int evict_device(struct mc_store *s, const struct mc_file_id *id, struct 
 	int64_t n;
 
 	if (f != NULL)
-		await_sinking(f);
+		await_device(f);
 	n = mc_block_cache_drop(s->opts.blocks, id);
 	if (s->nvme != NULL)
 		return n < 0 ? (int)n : 0;
@@ -162,8 +185,11 @@ int mc_store_evict(
 	}
 	mc_mutex_lock(&s->lock);
 	f = mc_file_find_locked(s, id);
-	if (f != NULL)
+	if (f != NULL) {
 		mc_file_ref_locked(s, f);
+		if (tier != MC_TIER_DRAM)
+			unqueue_locked(s, f);
+	}
 	mc_mutex_unlock(&s->lock);
 	if (tier == MC_TIER_BLOCK)
 		r = s->opts.blocks != NULL ? evict_device(s, id, f) : 0;
