@@ -394,18 +394,13 @@ static void park(struct mc_store *s, struct mc_job *job)
 static void job_start(struct mc_store *s, struct mc_work *w)
 {
 	struct mc_job *job = (struct mc_job *)w;
-	bool stopping;
 	int r;
 
 	mc_mutex_lock(&s->lock);
-	stopping = s->stopping;
+	r = s->stopping ? -ESHUTDOWN : mc_now_ns() > job->deadline_ns ? -ETIMEDOUT : 0;
 	mc_mutex_unlock(&s->lock);
-	if (stopping) {
-		job_end(s, job, -ESHUTDOWN);
-		return;
-	}
-	if (mc_now_ns() > job->deadline_ns) {
-		job_end(s, job, -ETIMEDOUT);
+	if (r != 0) {
+		job_end(s, job, r);
 		return;
 	}
 	r = take_memory(s, job);
