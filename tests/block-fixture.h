@@ -86,22 +86,9 @@ static inline void empty_remote(struct tiers *t)
 	ck_assert_int_eq(mkdir(t->p.remote_dir, 0755), 0);
 }
 
-static inline struct mc_file_id id_of(const struct pattern *pat)
-{
-	struct mc_source *src = pattern_source(pat);
-	struct mc_file_id id = src->id;
-
-	src->ops->release(src);
-	return id;
-}
-
 static inline uint64_t resident(struct tiers *t, const struct pattern *pat)
 {
-	const struct mc_file_id id = id_of(pat);
-	struct mc_residency res;
-
-	mc_store_residency(t->p.store, &id, &res);
-	return res.block;
+	return pattern_residency(&t->p, pat).block;
 }
 
 static inline void await_resident(struct tiers *t, const struct pattern *pat, uint64_t bytes)

@@ -8,21 +8,9 @@ mount_need
 export MC_IO_FAULTS=$MC_TMP/faults MC_IO_FAULTS_ONLY=$MC_TMP/device
 truncate -s 128M "$MC_TMP/device"
 mkdir "$MC_TMP/want"
-dram=/run/mooncakefs/$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
 
 start() { mount_start --dram 192MiB --kv-dram 96MiB "$@"; }
 both=(--nvme "$MC_TMP/nvme,64MiB" --block "$MC_TMP/device")
-
-# refused TEXT ARG...: the mount fails and says why.
-refused()
-{
-	local text=$1
-	shift
-	if start "$@"; then
-		fail "mounted: $*"
-	fi
-	grep -qF -- "$text" "$MC_TMP/log" || fail "$text: $(cat "$MC_TMP/log")"
-}
 
 # put FIRST LAST: objects of 500,000 bytes, durable, and remembered.
 put()
@@ -34,17 +22,6 @@ put()
 	done
 	sync $(seq -f "$mnt/kv/%g" "$1" "$2") || fail "sync $1 to $2"
 }
-
-all_there()
-{
-	local name
-	for name in "$MC_TMP/want"/*; do
-		cmp "$name" "$mnt/kv/${name##*/}" || fail "${name##*/}"
-	done
-}
-
-# Memory is gone, as after a reboot.
-forget_memory() { umount -l "$dram.kv" || fail "umount $dram.kv"; }
 
 # used TIER: bytes of KV objects there, as status says.
 used()
@@ -64,7 +41,7 @@ start "${both[@]}" --format || fail "format: $(cat "$MC_TMP/log")"
 put 1 90
 (($(used nvme) <= 33554432)) || fail "nvme: $(used nvme)"
 (($(used block) >= 11000000)) || fail "block: $(used block)"
-all_there
+objects_there
 [ "$(cd "$mnt/tiers" && echo *)" = 'block dram nvme remote' ] || fail "tiers: $(ls "$mnt/tiers")"
 python3 -B - "$mnt/tiers" <<'END' || fail 'sizes'
 import os
@@ -80,9 +57,9 @@ for name in names:  # one in parts may lie on both; a sector of each may be roun
 END
 mount_kill
 mount_gone
-forget_memory
+mount_forget
 start "${both[@]}" || fail "mount: $(cat "$MC_TMP/log")"
-all_there
+objects_there
 put 91 100
 mount_stop || fail "stop: $mount_rc"
 
@@ -168,6 +145,6 @@ if [ -x "$mooncakefs" ]; then
 	put 101 110
 	io 0
 	await_log 'the block tier works again'
-	all_there
+	objects_there
 	mount_stop || fail "stop: $mount_rc"
 fi

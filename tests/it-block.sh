@@ -17,20 +17,8 @@ trap clean EXIT
 truncate -s 256M "$MC_TMP/disk.img"
 loop=$(losetup --show -f "$MC_TMP/disk.img") || { echo 'needs a loop device'; exit 77; }
 mkdir "$MC_TMP/want"
-dram=/run/mooncakefs/$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
 
 start() { mount_start --dram 192MiB --kv-dram 128MiB "$@"; }
-
-# refused TEXT ARG...: the mount fails and says why.
-refused()
-{
-	local text=$1
-	shift
-	if start "$@"; then
-		fail "mounted: $*"
-	fi
-	grep -qF -- "$text" "$MC_TMP/log" || fail "$text: $(cat "$MC_TMP/log")"
-}
 
 # put NAME BYTES: durable on the device, and remembered.
 put()
@@ -39,17 +27,6 @@ put()
 	cp "$MC_TMP/want/$1" "$mnt/kv/$1" && sync -f "$mnt/kv/$1" || fail "put $1"
 	sync "$mnt/kv/$1" || fail "sync $1"
 }
-
-all_there()
-{
-	local name
-	for name in "$MC_TMP/want"/*; do
-		cmp "$name" "$mnt/kv/${name##*/}" || fail "${name##*/}"
-	done
-}
-
-# Memory is gone, as after a reboot.
-forget_memory() { umount -l "$dram.kv" || fail "umount $dram.kv"; }
 
 fact 'a device that holds no block tier is refused, and one with a file system is not formatted'
 refused '--format makes one' --block "$loop"
@@ -78,13 +55,13 @@ assert len(block) == 1 and block[0]["used_bytes"] > 0, tiers
 END
 mount_stop || fail "stop: $mount_rc"
 start --block "$loop" || fail 'mount'
-all_there
+objects_there
 put after-restart 2000000
 mount_kill
 mount_gone
-forget_memory
+mount_forget
 start --block "$loop" || fail "mount: $(cat "$MC_TMP/log")"
-all_there
+objects_there
 
 fact 'checkpoint files are read from the device where DRAM does not have them and the remote is empty'
 mount_stop || fail "stop: $mount_rc"
@@ -110,7 +87,7 @@ tiers = json.load(open(sys.argv[1], encoding="utf-8"))["tiers"]
 block = [t for t in tiers if t["tier"] == "block" and t["data"] == "checkpoints"]
 assert len(block) == 1 and block[0]["used_bytes"] >= 50000000, tiers
 END
-all_there
+objects_there
 
 fact 'the tier is called block: in tiers/, for warm and for evict'
 [ "$(cd "$mnt/tiers" && echo *)" = 'block dram remote' ] || fail "tiers: $(ls "$mnt/tiers")"
@@ -126,7 +103,7 @@ resident || fail 'warmed'
 [ ! -e "$mnt/tiers/block/checkpoints/acme/large@r1/large.bin" ] || fail 'evicted by the command'
 rm "$mnt/tiers/block/kv/object-3000000" || fail 'rm of an object'
 [ -e "$mnt/tiers/remote/kv/object-3000000" ] || fail 'no copy on the remote'
-all_there
+objects_there
 
 fact 'what is removed is discarded: the file below the loop device shrinks'
 takes() { echo $(($(stat -c %b "$MC_TMP/disk.img") * 512)); }
@@ -135,7 +112,7 @@ before=$(takes)
 rm "$mnt/kv/bulk" || fail 'rm'
 shrunk() { takes && (($(takes) <= before - 40000000)); }
 await "well below $before bytes" shrunk
-all_there
+objects_there
 
 fact 'a device in use is refused'
 "$mooncakefs" mount -f "$MC_TMP/fs" --remote "$remote" --block "$loop" >"$MC_TMP/second" 2>&1 &&
@@ -164,6 +141,6 @@ if dmsetup create "mc-block-$$" --table "0 $(blockdev --getsz "$loop") linear $l
 	dmsetup resume "$mapper"
 	await 'a sync' sync "$mnt/kv/lost"
 	cmp "$MC_TMP/lost" "$mnt/kv/lost" || fail 'lost'
-	all_there
+	objects_there
 	mount_stop || fail "stop: $mount_rc"
 fi

@@ -101,8 +101,6 @@ all_well()
 # daemon HOW: it ends, all is well again, the next one begins.
 daemon()
 {
-	local dram
-
 	sample
 	case $1 in
 	killed | reboot) mount_kill ;;
@@ -110,8 +108,7 @@ daemon()
 	all_well
 	case $1 in
 	reboot) # nothing of its memory is left
-		dram=/run/mooncakefs/$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
-		umount -l "$dram" "$dram.kv" || fail "umount $dram"
+		mount_forget
 		;;
 	stopped)
 		mount_stop || fail "stop: $mount_rc"

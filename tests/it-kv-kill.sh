@@ -17,7 +17,6 @@ mount_import "$MC_TMP/source" acme/model@r1 || fail 'import'
 seed=${MC_SEED:-$$}
 RANDOM=$seed
 echo "MC_SEED=$seed"
-dram=/run/mooncakefs/$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
 
 start() { mount_start --dram 160MiB --kv-dram 96MiB --nvme "$MC_TMP/nvme,1GiB" --kv-ack "$1" --kv-replicas $((RANDOM % 2)) || fail 'mount'; }
 
@@ -34,7 +33,7 @@ for ((round = 0; round < ${MC_KILLS:-6}; round++)); do
 	where=memory
 	if ((RANDOM % 2 == 0)); then
 		where=disk # as after a reboot
-		umount -l "$dram.kv" || fail "umount $dram.kv"
+		mount_forget
 	fi
 	start dram
 	fact 'after a SIGKILL what was acknowledged is there, whole, and what was removed is not'

@@ -58,7 +58,7 @@ mount_stop || fail "stop: $mount_rc"
 rm -rf "$MC_TMP/nvme"
 mount_start --dram 64MiB --nvme "$MC_TMP/nvme,64MiB" || fail 'mount'
 fact 'file bytes never take more than a tier was given, with four readers of twice its size'
-dram=/run/mooncakefs/$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
+dram=$(mount_dram)
 for i in 1 2 3 4; do
 	cmp "$top/large@r1/large.bin" "$MC_TMP/large/large.bin" &
 	pids[i]=$!

@@ -16,7 +16,6 @@ load()
 	timeout 250 python3 -B "$mount_lib/takeover_load.py" "$source" "$mnt/checkpoints/acme/model@r1" "$mnt/kv/t" \
 		"$mount_pid" "$MC_TMP/log" "$@" || fail "load $*"
 }
-gone() { ! grep -qF " $mnt fuse.mooncakefs " /proc/self/mounts; }
 
 start
 cat "$mnt"/checkpoints/acme/model/*.bin >/dev/null || fail 'a first pass'
@@ -43,7 +42,7 @@ exec 7<"$mnt/checkpoints/acme/model/large.bin"
 mount_stop || fail "stop: $mount_rc"
 mount_gone
 exec 7<&-
-gone || fail 'still mounted'
+unlisted || fail 'still mounted'
 logged event=unmounted clean=yes
 
 fact 'umount ends both, also after a takeover'

@@ -20,7 +20,7 @@ drop_dram()
 {
 	local dram
 
-	dram=/run/mooncakefs/$(printf '%s\n%s' "$remote" "$mnt" | sha256sum | head -c 32)
+	dram=$(mount_dram)
 	# The kernel lets go of what its io_uring held a moment after the process is gone.
 	await "umount $dram" umount -q "$dram"
 }

@@ -77,6 +77,24 @@ static inline struct mc_file *file_open(struct place *p, const struct pattern *p
 	return f;
 }
 
+static inline struct mc_file_id id_of(const struct pattern *pat)
+{
+	struct mc_source *src = pattern_source(pat);
+	struct mc_file_id id = src->id;
+
+	src->ops->release(src);
+	return id;
+}
+
+static inline struct mc_residency pattern_residency(struct place *p, const struct pattern *pat)
+{
+	const struct mc_file_id id = id_of(pat);
+	struct mc_residency res;
+
+	mc_store_residency(p->store, &id, &res);
+	return res;
+}
+
 /* A read that is waited for. */
 struct sync_read {
 	struct mc_file_read r;

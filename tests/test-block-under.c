@@ -25,15 +25,6 @@ static void evict(struct tiers *t, const struct pattern *pat, enum mc_tier tier)
 	ck_assert_msg(mc_store_evict(t->p.store, &id, tier, &why) == 0, "%s", why);
 }
 
-static struct mc_residency residency(struct tiers *t, const struct pattern *pat)
-{
-	const struct mc_file_id id = id_of(pat);
-	struct mc_residency res;
-
-	mc_store_residency(t->p.store, &id, &res);
-	return res;
-}
-
 /* All of it is on NVMe or, since it has left that, on the device. */
 static void await_kept(struct tiers *t, const struct pattern *pat)
 {
@@ -41,7 +32,7 @@ static void await_kept(struct tiers *t, const struct pattern *pat)
 
 	do {
 		usleep(1000);
-		res = residency(t, pat);
+		res = pattern_residency(&t->p, pat);
 	} while (res.nvme + res.block < pat->size);
 }
 
@@ -71,7 +62,7 @@ START_TEST(what_leaves_nvme_is_read_from_the_device)
 	for (int i = 0; i < 3; i++)
 		read_all(&t, &pat);
 	ck_assert_uint_eq(stats(&t.p).fetches, fetches);
-	ck_assert_uint_ge(residency(&t, &pat).block, SIZE - NVME);
+	ck_assert_uint_ge(pattern_residency(&t.p, &pat).block, SIZE - NVME);
 	ck_assert_uint_ge(stats(&t.p).sunk, (SIZE - NVME) / MIB);
 	end(&t);
 }
@@ -108,12 +99,12 @@ START_TEST(a_restart_finds_both_and_needs_no_remote)
 	bring(&t, &pat);
 	while (stats(&t.p).sinking > 0)
 		usleep(1000);
-	res = residency(&t, &pat);
+	res = pattern_residency(&t.p, &pat);
 	tiers_close(&t);
 	empty_remote(&t);
 	tiers_open(&t);
 	ck_assert_int_eq(kv_put_wait(t.kv, "after-recovery", 1, 1), 0);
-	while (residency(&t, &pat).block != res.block)
+	while (pattern_residency(&t.p, &pat).block != res.block)
 		usleep(1000);
 	evict(&t, &pat, MC_TIER_DRAM);
 	read_all(&t, &pat);
@@ -125,7 +116,7 @@ END_TEST
 /* Others push it out of NVMe. */
 static void push_down(struct tiers *t, const struct pattern *pat)
 {
-	for (unsigned i = 0; residency(t, pat).nvme > 0; i++) {
+	for (unsigned i = 0; pattern_residency(&t->p, pat).nvme > 0; i++) {
 		char name[16];
 		struct pattern other;
 
@@ -149,13 +140,13 @@ START_TEST(what_is_read_there_twice_goes_up_to_nvme)
 	read_all(&t, &pat);
 	await_kept(&t, &pat);
 	push_down(&t, &pat);
-	ck_assert_uint_eq(residency(&t, &pat).block, 3 * MIB);
+	ck_assert_uint_eq(pattern_residency(&t.p, &pat).block, 3 * MIB);
 	evict(&t, &pat, MC_TIER_DRAM);
 	read_all(&t, &pat);
-	ck_assert_uint_eq(residency(&t, &pat).nvme, 0);
+	ck_assert_uint_eq(pattern_residency(&t.p, &pat).nvme, 0);
 	evict(&t, &pat, MC_TIER_DRAM);
 	read_all(&t, &pat);
-	while (residency(&t, &pat).nvme == 0)
+	while (pattern_residency(&t.p, &pat).nvme == 0)
 		usleep(1000);
 	end(&t);
 }
@@ -171,13 +162,13 @@ START_TEST(a_file_taken_out_of_both_by_hand_stays_out)
 	bring(&t, &pat);
 	evict(&t, &pat, MC_TIER_NVME);
 	evict(&t, &pat, MC_TIER_BLOCK);
-	ck_assert_uint_eq(residency(&t, &pat).nvme, 0);
-	ck_assert_uint_eq(residency(&t, &pat).block, 0);
+	ck_assert_uint_eq(pattern_residency(&t.p, &pat).nvme, 0);
+	ck_assert_uint_eq(pattern_residency(&t.p, &pat).block, 0);
 	tiers_close(&t);
 	tiers_open(&t);
 	ck_assert_int_eq(kv_put_wait(t.kv, "after-recovery", 1, 1), 0);
-	ck_assert_uint_eq(residency(&t, &pat).nvme, 0);
-	ck_assert_uint_eq(residency(&t, &pat).block, 0);
+	ck_assert_uint_eq(pattern_residency(&t.p, &pat).nvme, 0);
+	ck_assert_uint_eq(pattern_residency(&t.p, &pat).block, 0);
 	end(&t);
 }
 END_TEST

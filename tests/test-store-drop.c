@@ -7,24 +7,6 @@
 
 #define TAIL 12345u
 
-static struct mc_file_id id_of(const struct pattern *pat)
-{
-	struct mc_source *src = pattern_source(pat);
-	struct mc_file_id id = src->id;
-
-	src->ops->release(src);
-	return id;
-}
-
-static struct mc_residency residency(struct place *p, const struct pattern *pat)
-{
-	const struct mc_file_id id = id_of(pat);
-	struct mc_residency res;
-
-	mc_store_residency(p->store, &id, &res);
-	return res;
-}
-
 /* In DRAM, and, with nvme, there too. */
 static void load(struct place *p, const struct pattern *pat, bool nvme)
 {
@@ -33,7 +15,7 @@ static void load(struct place *p, const struct pattern *pat, bool nvme)
 	for (uint64_t off = 0; off < pat->size; off += MIB)
 		ck_assert_int_eq(read_check(f, pat, off, mc_block_len(pat->size, off / MIB)), 0);
 	mc_file_put(f);
-	while (nvme && residency(p, pat).nvme < pat->size)
+	while (nvme && pattern_residency(p, pat).nvme < pat->size)
 		usleep(1000);
 }
 
@@ -59,18 +41,18 @@ START_TEST(a_file_leaves_one_tier_and_stays_in_the_other)
 	place_make(&p);
 	pat = make_pattern(&p, "a", 20 * MIB + TAIL);
 	place_open(&p, 64 * MIB, 64 * MIB);
-	ck_assert_uint_eq(residency(&p, &pat).dram, 0);
+	ck_assert_uint_eq(pattern_residency(&p, &pat).dram, 0);
 	load(&p, &pat, true);
-	ck_assert_uint_eq(residency(&p, &pat).dram, pat.size);
+	ck_assert_uint_eq(pattern_residency(&p, &pat).dram, pat.size);
 	expect_evict(&p, &pat, MC_TIER_DRAM, 0, NULL);
-	ck_assert_uint_eq(residency(&p, &pat).dram, 0);
-	ck_assert_uint_eq(residency(&p, &pat).nvme, pat.size);
+	ck_assert_uint_eq(pattern_residency(&p, &pat).dram, 0);
+	ck_assert_uint_eq(pattern_residency(&p, &pat).nvme, pat.size);
 	mc_store_stats(p.store, &st);
 	ck_assert_uint_eq(st.dram.used, 0);
 	load(&p, &pat, true);
 	expect_evict(&p, &pat, MC_TIER_NVME, 0, NULL);
-	ck_assert_uint_eq(residency(&p, &pat).nvme, 0);
-	ck_assert_uint_eq(residency(&p, &pat).dram, pat.size);
+	ck_assert_uint_eq(pattern_residency(&p, &pat).nvme, 0);
+	ck_assert_uint_eq(pattern_residency(&p, &pat).dram, pat.size);
 	mc_store_stats(p.store, &st);
 	ck_assert_uint_eq(st.nvme.used, 0);
 	expect_evict(&p, &pat, MC_TIER_DRAM, 0, NULL);
@@ -94,9 +76,9 @@ START_TEST(a_part_of_a_file_counts_by_its_bytes)
 	place_open(&p, 64 * MIB, 0);
 	f = file_open(&p, &pat);
 	ck_assert_int_eq(read_check(f, &pat, 9 * MIB, TAIL), 0);
-	ck_assert_uint_eq(residency(&p, &pat).dram, TAIL);
+	ck_assert_uint_eq(pattern_residency(&p, &pat).dram, TAIL);
 	ck_assert_int_eq(read_check(f, &pat, 2 * MIB, 10), 0);
-	ck_assert_uint_eq(residency(&p, &pat).dram, MIB + TAIL);
+	ck_assert_uint_eq(pattern_residency(&p, &pat).dram, MIB + TAIL);
 	mc_file_put(f);
 	place_close(&p, false);
 	place_remove(&p);
@@ -153,23 +135,23 @@ START_TEST(a_pinned_file_outlives_pressure_and_restarts)
 	ck_assert_int_eq(mc_store_pin(p.store, &id, true), 0);
 	load(&p, &a, true);
 	for (int restart = 0; restart < 2; restart++) {
-		ck_assert(residency(&p, &a).pinned);
+		ck_assert(pattern_residency(&p, &a).pinned);
 		load(&p, &b, false);
-		ck_assert_uint_eq(residency(&p, &a).nvme, a.size);
+		ck_assert_uint_eq(pattern_residency(&p, &a).nvme, a.size);
 		expect_evict(&p, &a, MC_TIER_NVME, -EBUSY, "it is pinned");
 		if (restart == 0) { /* in DRAM too: it fits */
-			ck_assert_uint_eq(residency(&p, &a).dram, a.size);
+			ck_assert_uint_eq(pattern_residency(&p, &a).dram, a.size);
 			expect_evict(&p, &a, MC_TIER_DRAM, -EBUSY, "it is pinned");
 			place_close(&p, false);
 			place_open(&p, 32 * MIB, 48 * MIB);
 		}
 	}
 	ck_assert_int_eq(mc_store_pin(p.store, &id, false), 0);
-	ck_assert(!residency(&p, &a).pinned);
+	ck_assert(!pattern_residency(&p, &a).pinned);
 	expect_evict(&p, &a, MC_TIER_NVME, 0, NULL);
 	place_close(&p, false);
 	place_open(&p, 32 * MIB, 48 * MIB);
-	ck_assert(!residency(&p, &a).pinned);
+	ck_assert(!pattern_residency(&p, &a).pinned);
 	place_close(&p, false);
 	place_remove(&p);
 }
@@ -210,7 +192,7 @@ START_TEST(uses_are_counted)
 	f = file_open(&p, &pat);
 	for (uint64_t i = 0; i < 5; i++) {
 		ck_assert_int_eq(read_check(f, &pat, 0, 100), 0);
-		ck_assert_uint_eq(residency(&p, &pat).hits, i);
+		ck_assert_uint_eq(pattern_residency(&p, &pat).hits, i);
 	}
 	mc_file_put(f);
 	place_close(&p, false);

@@ -59,34 +59,38 @@ void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
 	s->opts.event(s->opts.event_ctx, event, text);
 }
 
+static void file_event(struct mc_store *s, const struct mc_file *f, const char *event, bool device,
+	const char *fmt, va_list ap)
+{
+	char name[MC_IMAGE_NAME_MAX], text[300];
+
+	vsnprintf(text, sizeof(text), fmt, ap);
+	mc_image_name(&f->id, name);
+	if (device)
+		mc_store_event(s, event, "tier=block file=%s %s", name, text);
+	else
+		mc_store_event(
+			s, event, "tier=nvme dir=%s file=%s %s", s->opts.nvme_dir, name, text);
+}
+
 void mc_event_device(
 	struct mc_store *s, const struct mc_file *f, const char *event, const char *fmt, ...)
 {
-	char name[MC_IMAGE_NAME_MAX], text[300];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	file_event(s, f, event, true, fmt, ap);
 	va_end(ap);
-	mc_image_name(&f->id, name);
-	mc_store_event(s, event, "tier=block file=%s %s", name, text);
 }
 
 void mc_event_nvme(
 	struct mc_store *s, const struct mc_file *f, const char *event, const char *fmt, ...)
 {
-	char name[MC_IMAGE_NAME_MAX], text[300];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	file_event(s, f, event, s->nvme == NULL, fmt, ap);
 	va_end(ap);
-	if (s->nvme == NULL) {
-		mc_event_device(s, f, event, "%s", text);
-		return;
-	}
-	mc_image_name(&f->id, name);
-	mc_store_event(s, event, "tier=nvme dir=%s file=%s %s", s->opts.nvme_dir, name, text);
 }
 
 static const char *what_to_do(int res)

@@ -11,6 +11,11 @@
 #   mount_gone            waits for the worker of a mount whose process was killed
 #   mount_stop            SIGTERM, wait for the process; prints the log if it failed
 #   mount_kill            SIGKILL, which leaves a dead mount
+#   mount_dram            prints where the DRAM tier of checkpoints lies; that of KV: the same and .kv
+#   mount_forget          the DRAM tiers of a daemon that is gone go, as at a reboot
+#   unlisted              nothing is mounted at $mnt
+#   refused TEXT ARG...   fails unless the script's start ARG... fails and its log holds the text
+#   objects_there         fails unless kv/ holds each file of $MC_TMP/want as it is there
 #   proxy_start DIR URL   a TCP proxy before the NFS server of that URL; $proxy_url leads through it;
 #                         ended by mount_clean
 #   proxy DIR ORDER...    how it treats connections, see tcp-proxy.c
@@ -43,19 +48,36 @@ mount_need()
 
 mount_clean()
 {
-	local dram
+	local dram=
 
 	[ -z "$mount_pid" ] || kill -KILL "$mount_pid" 2>/dev/null
 	[ ${#proxy_pids[@]} = 0 ] || kill "${proxy_pids[@]}" 2>/dev/null
 	proxy_pids=()
-	while grep -qF " $mnt fuse.mooncakefs " /proc/self/mounts; do
+	until unlisted; do
 		umount -l "$mnt" || break
 	done
 	# What a killed daemon leaves for its successor: the DRAM tier, named by remote and mount point.
-	dram=$(printf '%s\n%s' "${remote%%$'\n'*}" "$mnt" | sha256sum | head -c 32)
-	umount -l "/run/mooncakefs/$dram" "/run/mooncakefs/$dram.kv" 2>/dev/null
-	rmdir "/run/mooncakefs/$dram" "/run/mooncakefs/$dram.kv" 2>/dev/null
-	rm -rf "/dev/shm/mooncakefs-65534/$dram" "/dev/shm/mooncakefs-65534/$dram.kv"
+	dram=$(mount_dram)
+	umount -l "$dram" "$dram.kv" 2>/dev/null
+	rmdir "$dram" "$dram.kv" 2>/dev/null
+	dram=/dev/shm/mooncakefs-65534/${dram##*/}
+	rm -rf "$dram" "$dram.kv"
+}
+
+unlisted() { ! grep -qF " $mnt fuse.mooncakefs " /proc/self/mounts; }
+
+mount_dram()
+{
+	printf '/run/mooncakefs/'
+	printf '%s\n%s' "${remote%%$'\n'*}" "$mnt" | sha256sum | head -c 32
+}
+
+mount_forget()
+{
+	local dram
+
+	dram=$(mount_dram)
+	umount -l "$dram" "$dram.kv" || fail "umount $dram"
 }
 
 mount_make_source() { python3 -B "$mount_lib/mount_checks.py" make "$1"; }
@@ -116,6 +138,25 @@ mount_kill()
 mount_gone()
 {
 	[ -z "${mount_worker% }" ] || await 'the end of the worker' test ! -e "/proc/${mount_worker% }"
+}
+
+refused()
+{
+	local text=$1
+	shift
+	if start "$@"; then
+		fail "mounted: $*"
+	fi
+	grep -qF -- "$text" "$MC_TMP/log" || fail "$text: $(cat "$MC_TMP/log")"
+}
+
+objects_there()
+{
+	local name
+
+	for name in "$MC_TMP/want"/*; do
+		cmp "$name" "$mnt/kv/${name##*/}" || fail "${name##*/}"
+	done
 }
 
 proxy_start()
