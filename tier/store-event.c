@@ -59,8 +59,8 @@ void mc_store_event(struct mc_store *s, const char *event, const char *fmt, ...)
 	s->opts.event(s->opts.event_ctx, event, text);
 }
 
-static void file_event(struct mc_store *s, const struct mc_file *f, const char *event, bool device,
-	const char *fmt, va_list ap)
+__attribute__((format(printf, 5, 0))) static void file_event(struct mc_store *s,
+	const struct mc_file *f, const char *event, bool device, const char *fmt, va_list ap)
 {
 	char name[MC_IMAGE_NAME_MAX], text[300];
 
