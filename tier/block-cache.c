@@ -10,6 +10,7 @@
  */
 #include "tier/block-cache.h"
 
+#include "tier/block-here.h"
 #include "tier/block-key.h"
 #include "tier/block-read.h"
 #include "tier/digest.h"
@@ -20,144 +21,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 4096u
-#define RECORD_EXTRA 132u /* bytes: header and checksum; see kv-log-impl.h */
-
-struct slot {
-	uint32_t len : 31; /* bytes of the block; 0 = not here */
-	uint32_t warm : 1; /* read since it came or moved */
-};
-
-struct kept {
-	struct kept *next;
-	uint8_t digest[16];
-	uint32_t n_slots, n; /* n: set */
-	uint64_t bytes;
-	struct slot *slots; /* owned */
-};
-
 struct mc_block_cache {
 	struct mc_mutex lock;
 	struct mc_cond left;
 	struct mc_kv_log *log; /* borrowed; NULL = not attached */
 	unsigned users;        /* calls and transfers that use it */
 	struct mc_block_reads reads;
-	uint64_t used, warm, blocks;
-	struct kept *buckets[BUCKETS]; /* owned */
+	struct mc_block_here here;
 };
 
-/* ---- what is here; all with the lock held */
-
-static uint64_t space_of(uint32_t len)
-{
-	return ((uint64_t)len + RECORD_EXTRA + 63) / 64 * 64;
-}
-
-static struct kept **place_locked(struct mc_block_cache *c, const uint8_t digest[16])
-	MC_REQUIRES(c->lock)
-{
-	struct kept **at;
-	uint32_t h;
-
-	memcpy(&h, digest, sizeof(h));
-	at = &c->buckets[h % BUCKETS];
-	while (*at != NULL && memcmp((*at)->digest, digest, 16) != 0)
-		at = &(*at)->next;
-	return at;
-}
-
-static struct slot *slot_locked(struct mc_block_cache *c, const uint8_t digest[16], uint64_t block)
-	MC_REQUIRES(c->lock)
-{
-	struct kept *f = *place_locked(c, digest);
-
-	return f != NULL && block < f->n_slots && f->slots[block].len != 0 ? &f->slots[block]
-									   : NULL;
-}
-
-static void clear_locked(struct mc_block_cache *c, const uint8_t digest[16], uint64_t block)
-	MC_REQUIRES(c->lock)
-{
-	struct slot *s = slot_locked(c, digest, block);
-	struct kept **at = place_locked(c, digest), *f = *at;
-
-	if (s == NULL)
-		return;
-	c->used -= space_of(s->len);
-	c->warm -= s->warm ? space_of(s->len) : 0;
-	c->blocks--;
-	f->bytes -= s->len;
-	*s = (struct slot){0};
-	if (--f->n > 0)
-		return;
-	*at = f->next;
-	free(f->slots);
-	free(f);
-}
-
-static struct slot *room_locked(struct mc_block_cache *c, struct kept *f, uint64_t block)
-	MC_REQUIRES(c->lock)
-{
-	uint64_t n = f->n_slots;
-	struct slot *grown;
-
-	if (block < n)
-		return &f->slots[block];
-	n = block < n * 2 ? n * 2 : block + 1;
-	grown = reallocarray(f->slots, n, sizeof(*grown));
-	if (grown == NULL)
-		return NULL;
-	memset(grown + f->n_slots, 0, (n - f->n_slots) * sizeof(*grown));
-	f->slots = grown;
-	f->n_slots = (uint32_t)n;
-	return &f->slots[block];
-}
-
-/* Without memory the block stays unknown. */
-static void set_locked(struct mc_block_cache *c, const uint8_t digest[16], uint64_t block,
-	uint32_t len) MC_REQUIRES(c->lock)
-{
-	struct kept **at, *f;
-	struct slot *s;
-
-	clear_locked(c, digest, block);
-	at = place_locked(c, digest);
-	f = *at;
-	if (f == NULL) {
-		f = calloc(1, sizeof(*f));
-		if (f == NULL)
-			return;
-		memcpy(f->digest, digest, sizeof(f->digest));
-	}
-	s = room_locked(c, f, block);
-	if (s == NULL) {
-		if (*at == NULL)
-			free(f);
-		return;
-	}
-	*at = f;
-	*s = (struct slot){.len = len};
-	f->n++;
-	f->bytes += len;
-	c->used += space_of(len);
-	c->blocks++;
-}
-
-static void heat_locked(struct mc_block_cache *c, struct slot *s, bool warm) MC_REQUIRES(c->lock)
-{
-	if (s == NULL || s->warm == warm)
-		return;
-	s->warm = warm;
-	c->warm += warm ? space_of(s->len) : 0;
-	c->warm -= warm ? 0 : space_of(s->len);
-}
+/* ---- what is here */
 
 static bool is_here(struct mc_block_cache *c, const uint8_t digest[16], uint64_t block)
 {
 	bool here;
 
 	mc_mutex_lock(&c->lock);
-	here = slot_locked(c, digest, block) != NULL;
+	here = mc_block_here_find(&c->here, digest, block) != NULL;
 	mc_mutex_unlock(&c->lock);
 	return here;
 }
@@ -165,7 +45,7 @@ static bool is_here(struct mc_block_cache *c, const uint8_t digest[16], uint64_t
 static void forget(struct mc_block_cache *c, const uint8_t digest[16], uint64_t block)
 {
 	mc_mutex_lock(&c->lock);
-	clear_locked(c, digest, block);
+	mc_block_here_clear(&c->here, digest, block);
 	mc_mutex_unlock(&c->lock);
 }
 
@@ -215,12 +95,7 @@ void mc_block_cache_close(struct mc_block_cache *c)
 {
 	if (c == NULL)
 		return;
-	for (unsigned i = 0; i < BUCKETS; i++)
-		for (struct kept *f = c->buckets[i], *next; f != NULL; f = next) {
-			next = f->next;
-			free(f->slots);
-			free(f);
-		}
+	mc_block_here_done(&c->here);
 	mc_block_reads_done(&c->reads);
 	mc_cond_done(&c->left);
 	mc_mutex_done(&c->lock);
@@ -255,17 +130,17 @@ void mc_block_cache_detach(struct mc_block_cache *c)
 static void read_end(struct mc_block_op *op, int res)
 {
 	struct mc_block_cache *c = op->cache;
-	struct slot *s;
+	struct mc_block_slot *s;
 
 	if (res == -ESTALE) /* it has moved or gone meanwhile */
 		res = -ENOENT;
 	mc_mutex_lock(&c->lock);
-	s = slot_locked(c, op->id->digest, op->block);
+	s = mc_block_here_find(&c->here, op->id->digest, op->block);
 	op->again = s != NULL && s->warm;
 	if (res == 0)
-		heat_locked(c, s, true);
+		mc_block_here_heat(&c->here, s, true);
 	else if (res == -EBADMSG)
-		clear_locked(c, op->id->digest, op->block);
+		mc_block_here_clear(&c->here, op->id->digest, op->block);
 	mc_mutex_unlock(&c->lock);
 	op->done(op, res);
 }
@@ -328,7 +203,7 @@ static void write_done(struct mc_kv_item *item, int res)
 
 	mc_mutex_lock(&c->lock);
 	if (res == 0)
-		set_locked(c, op->id->digest, op->block, (uint32_t)item->meta.size);
+		mc_block_here_set(&c->here, op->id->digest, op->block, (uint32_t)item->meta.size);
 	mc_mutex_unlock(&c->lock);
 	leave(c);
 	op->done(op, res);
@@ -386,12 +261,10 @@ bool mc_block_cache_has(struct mc_block_cache *c, const struct mc_file_id *id, u
 
 uint64_t mc_block_cache_resident(struct mc_block_cache *c, const struct mc_file_id *id)
 {
-	const struct kept *f;
 	uint64_t n;
 
 	mc_mutex_lock(&c->lock);
-	f = *place_locked(c, id->digest);
-	n = f != NULL ? f->bytes : 0;
+	n = mc_block_here_bytes(&c->here, id->digest);
 	mc_mutex_unlock(&c->lock);
 	return n;
 }
@@ -432,8 +305,8 @@ void mc_block_cache_stats(struct mc_block_cache *c, struct mc_block_cache_stats 
 	leave(c);
 	ret->capacity = st.below.capacity > 0 ? st.below.capacity : st.capacity;
 	mc_mutex_lock(&c->lock);
-	ret->used = c->used;
-	ret->blocks = c->blocks;
+	ret->used = c->here.used;
+	ret->blocks = c->here.blocks;
 	mc_mutex_unlock(&c->lock);
 	ret->lost = mc_block_reads_lost(&c->reads);
 }
@@ -448,36 +321,36 @@ void mc_block_cache_found(struct mc_block_cache *c, const struct mc_kv_meta *met
 		meta->size > MC_BLOCK_SIZE || meta->n_crc != 1)
 		return;
 	mc_mutex_lock(&c->lock);
-	set_locked(c, meta->version, block, (uint32_t)meta->size);
+	mc_block_here_set(&c->here, meta->version, block, (uint32_t)meta->size);
 	mc_mutex_unlock(&c->lock);
 }
 
 /* Never all of them: there is always room to be had for objects. */
 bool mc_block_cache_keep(struct mc_block_cache *c, const char *key, const uint8_t version[16])
 {
-	const struct slot *s;
+	const struct mc_block_slot *s;
 	uint64_t block;
 	bool keep;
 
 	if (c == NULL || !mc_block_key_parse(key, version, &block))
 		return false;
 	mc_mutex_lock(&c->lock);
-	s = slot_locked(c, version, block);
-	keep = s != NULL && s->warm && c->warm <= c->used / 2;
+	s = mc_block_here_find(&c->here, version, block);
+	keep = s != NULL && s->warm && c->here.warm <= c->here.used / 2;
 	mc_mutex_unlock(&c->lock);
 	return keep;
 }
 
 bool mc_block_cache_moved(struct mc_block_cache *c, const char *key, const uint8_t version[16])
 {
-	struct slot *s;
+	struct mc_block_slot *s;
 	uint64_t block;
 
 	if (c == NULL || !mc_block_key_parse(key, version, &block))
 		return false;
 	mc_mutex_lock(&c->lock);
-	s = slot_locked(c, version, block);
-	heat_locked(c, s, false);
+	s = mc_block_here_find(&c->here, version, block);
+	mc_block_here_heat(&c->here, s, false);
 	mc_mutex_unlock(&c->lock);
 	return s != NULL;
 }
