@@ -94,11 +94,6 @@ void mc_kvfs_reply_entry(
 		mc_knode_forget(k, n, 1); /* the request was aborted: no forget will come */
 }
 
-void mc_kvfs_root_attr(struct mc_kvfs *k, struct stat *st)
-{
-	mc_kvfs_attr(k, mc_knode_find(k, MC_KVFS_ROOT_ID), st);
-}
-
 static void reply_attr(struct mc_kvfs *k, fuse_req_t req, struct mc_knode *n)
 {
 	double timeout = attr_timeout(k, n);

@@ -233,7 +233,10 @@ void mc_kreqs_wake(struct mc_kvfs *k)
 /* The RELEASE did not come in time: the file is still open somewhere. */
 static void give_up_locked(struct mc_kvfs *k, struct mc_kreq *q, uint64_t now)
 {
-	for (unsigned i = 0; i < MC_KSTAGE_BUCKETS; i++) {
+	unsigned first = q->is_list ? 0 : bucket_of(q->gate);
+	unsigned end = q->is_list ? MC_KSTAGE_BUCKETS : first + 1;
+
+	for (unsigned i = first; i < end; i++) {
 		for (struct mc_kstage *s = k->stages[i]; s != NULL; s = s->next) {
 			if (q->is_list ? holds_up(q, s) && (!s->publishing || now >= q->limit_ns)
 				       : strcmp(s->node->key, q->gate) == 0)

@@ -32,7 +32,6 @@ void mc_kvfs_claim(struct mc_kvfs *k);
 int mc_kvfs_restore(struct mc_kvfs *k);
 
 /* What the root shows of kv/. */
-void mc_kvfs_root_attr(struct mc_kvfs *k, struct stat *st);
 void mc_kvop_lookup_root(fuse_req_t req); /* the name "kv" in the mount's root */
 
 /* kv-name.c, kv-rename.c */

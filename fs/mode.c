@@ -87,7 +87,7 @@ int mc_mode_entry_file(
 	return r < 0 ? r : mc_store_file_get(fs->opts->store, src, ret);
 }
 
-int mc_mode_file(struct mc_fs *fs, const struct mc_node *n, struct mc_file **ret)
+static int node_file(struct mc_fs *fs, const struct mc_node *n, struct mc_file **ret)
 {
 	return mc_mode_entry_file(fs, n->place, n->entry, ret);
 }
@@ -189,7 +189,7 @@ static int prepare(struct mc_fs *fs, struct mc_node *n, struct mc_opened **ret)
 	o->mode = MC_MODE_CACHED;
 	o->size = e.size;
 	if (e.size > 0)
-		r = mc_mode_file(fs, n, &o->file);
+		r = node_file(fs, n, &o->file);
 	if (r < 0) {
 		free(o);
 		return r;
@@ -299,7 +299,7 @@ enum mc_open_mode mc_mode_now(struct mc_fs *fs, struct mc_node *n)
 		return mode;
 	mc_manifest_entry(n->place->manifest, n->entry, &e);
 	if (e.size < PASSTHROUGH_MIN || !atomic_load(&fs->features.passthrough) ||
-		mc_mode_file(fs, n, &file) < 0)
+		node_file(fs, n, &file) < 0)
 		return MC_MODE_CACHED;
 	mode = mc_file_backing_ready(file) ? MC_MODE_PASSTHROUGH : MC_MODE_CACHED;
 	mc_file_put(file);
@@ -334,7 +334,7 @@ void mc_mode_restore(struct mc_fs *fs, struct mc_node *n, const struct mc_node_r
 	o->mode = was->mode == MC_MODE_PASSTHROUGH ? MC_MODE_PASSTHROUGH : MC_MODE_CACHED;
 	o->size = e.size;
 	o->opens = atomic_load(&was->opens);
-	if (o->size > 0 && mc_mode_file(fs, n, &o->file) < 0) {
+	if (o->size > 0 && node_file(fs, n, &o->file) < 0) {
 		free(o);
 		return;
 	}

@@ -29,8 +29,6 @@ void mc_mode_restore(struct mc_fs *fs, struct mc_node *n, const struct mc_node_r
 void mc_mode_end(struct mc_fs *fs, struct mc_opened *o); /* NULL allowed */
 
 /* The store's file behind a FILE entry with size > 0; the caller's reference. */
-int mc_mode_file(struct mc_fs *fs, const struct mc_node *n, struct mc_file **ret);
-/* The same without a node. */
 int mc_mode_entry_file(
 	struct mc_fs *fs, struct mc_place *place, uint32_t entry, struct mc_file **ret);
 /* The mode in effect while the file is open, else the one an open would get now. */

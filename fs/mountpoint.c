@@ -1,8 +1,4 @@
-/*
- * The mount point before and after mounting.
- * /proc/self/mountinfo: "36 35 98:0 /root /mount/point opts [optional …] - fstype source
- * superopts", octal escapes for space, tab, newline and backslash (proc(5)).
- */
+/* The mount point before and after mounting. */
 #include "fs/mountpoint.h"
 
 #include <errno.h>
@@ -23,111 +19,29 @@
 #define FUSE_MAJOR 10 /* of /dev/fuse, Documentation/admin-guide/devices.txt */
 #define FUSE_MINOR 229
 
-static void unescape(char *s)
-{
-	char *out = s;
-
-	for (; *s != '\0'; s++) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' &&
-			s[3] >= '0' && s[3] <= '7') {
-			*out++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
-			s += 3;
-		} else {
-			*out++ = *s;
-		}
-	}
-	*out = '\0';
-}
-
-/* "major:minor"; false when it is something else. */
-static bool parse_device(const char *s, struct mc_mountinfo *ret)
-{
-	char *end;
-
-	ret->major = (unsigned)strtoul(s, &end, 10);
-	if (end == s || *end != ':')
-		return false;
-	s = end + 1;
-	ret->minor = (unsigned)strtoul(s, &end, 10);
-	return end != s && *end == '\0';
-}
-
-/* Splits a line in place; false when it is not the mount of path. ret is touched only on true. */
-static bool parse_line(char *line, const char *path, struct mc_mountinfo *ret)
-{
-	char *save, *field[5], *dash = strstr(line, " - ");
-	struct mc_mountinfo info;
-
-	if (dash == NULL)
-		return false;
-	*dash = '\0';
-	for (int i = 0; i < 5; i++) {
-		field[i] = strtok_r(i == 0 ? line : NULL, " ", &save);
-		if (field[i] == NULL)
-			return false;
-	}
-	unescape(field[4]);
-	if (strcmp(field[4], path) != 0 || !parse_device(field[2], &info))
-		return false;
-	snprintf(info.fstype, sizeof(info.fstype), "%.*s", (int)strcspn(dash + 3, " "), dash + 3);
-	*ret = info;
-	return true;
-}
-
-int mc_mountinfo_find(const char *path, struct mc_mountinfo *ret)
-{
-	cleanup_free char *line = NULL;
-	size_t cap = 0;
-	int r = -ENOENT;
-	FILE *f = fopen("/proc/self/mountinfo", "re");
-
-	if (f == NULL)
-		return -errno;
-	while (getline(&line, &cap, f) > 0) {
-		if (parse_line(line, path, ret))
-			r = 0; /* go on: the last line is the topmost mount */
-	}
-	fclose(f);
-	return r;
-}
-
 bool mc_mountpoint_mounted(const char *path)
 {
-	struct mc_mountinfo info;
+	struct mc_mount m;
 
-	return mc_mountinfo_find(path, &info) == 0 && strcmp(info.fstype, FSTYPE) == 0;
+	return mc_mount_find(path, &m) == 0 && strcmp(m.type, FSTYPE) == 0;
 }
 
-/* Resolves the parent only: the last component may be a dead mount, which cannot be looked at. */
+/* A dead mount cannot be looked at: then only its directory is resolved. */
 static int canonical(const char *path, char **ret)
 {
-	cleanup_free char *copy = strdup(path);
-	cleanup_free char *parent = NULL;
-	char *base;
-	size_t len;
+	char where[PATH_MAX];
+	int r;
 
 	*ret = realpath(path, NULL);
 	if (*ret != NULL)
 		return 0;
 	if (errno != ENOTCONN)
 		return -errno;
-	if (copy == NULL)
-		return -ENOMEM;
-	len = strlen(copy);
-	while (len > 1 && copy[len - 1] == '/')
-		copy[--len] = '\0';
-	base = strrchr(copy, '/');
-	if (base == NULL)
-		parent = realpath(".", NULL);
-	else if (base == copy)
-		parent = strdup("");
-	else {
-		*base = '\0';
-		parent = realpath(copy, NULL);
-	}
-	if (parent == NULL)
-		return -errno;
-	return asprintf(ret, "%s/%s", parent, base != NULL ? base + 1 : copy) < 0 ? -ENOMEM : 0;
+	r = mc_mount_resolve(path, where);
+	if (r < 0)
+		return r;
+	*ret = strdup(where);
+	return *ret == NULL ? -ENOMEM : 0;
 }
 
 /* Without the right to unmount: ask fusermount3, as mounting did. */
@@ -232,7 +146,7 @@ int mc_mountpoint_prepare(const char *path, char **ret_path, struct mc_err *err)
 }
 
 /* The device of a mount that is known by its descriptor (Linux 6.11 and later say). */
-static int find_by_descriptor(int fd, struct mc_mountinfo *ret)
+static int find_by_descriptor(int fd, struct mc_mount *ret)
 {
 	char path[64], line[128];
 	unsigned connection;
@@ -245,31 +159,31 @@ static int find_by_descriptor(int fd, struct mc_mountinfo *ret)
 		return -errno;
 	while (fgets(line, sizeof(line), f) != NULL)
 		if (sscanf(line, "fuse_connection: %u", &connection) == 1) {
-			*ret = (struct mc_mountinfo){.minor = connection, .fstype = FSTYPE};
+			*ret = (struct mc_mount){.minor = connection, .type = FSTYPE};
 			r = 0;
 		}
 	fclose(f);
 	return r;
 }
 
-int mc_mountpoint_device(const char *path, struct mc_mountinfo *ret)
+int mc_mountpoint_device(const char *path, struct mc_mount *ret)
 {
 	int fd = descriptor_of(path);
 
-	return fd >= 0 ? find_by_descriptor(fd, ret) : mc_mountinfo_find(path, ret);
+	return fd >= 0 ? find_by_descriptor(fd, ret) : mc_mount_find(path, ret);
 }
 
 int mc_mountpoint_set_readahead(const char *path, unsigned kb)
 {
-	struct mc_mountinfo info;
+	struct mc_mount m;
 	char file[96], text[32];
 	cleanup_close int fd = -1;
 	ssize_t n;
-	int r = mc_mountpoint_device(path, &info);
+	int r = mc_mountpoint_device(path, &m);
 
 	if (r < 0)
 		return r;
-	snprintf(file, sizeof(file), "/sys/class/bdi/%u:%u/read_ahead_kb", info.major, info.minor);
+	snprintf(file, sizeof(file), "/sys/class/bdi/%u:%u/read_ahead_kb", m.major, m.minor);
 	fd = open(file, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;

@@ -1,17 +1,10 @@
 /* The mount point before and after mounting: dead or stacked mounts, and the mount's readahead. */
 #pragma once
 
+#include "fs/mount-table.h"
 #include "tier/error.h"
 
 #include <stdbool.h>
-
-struct mc_mountinfo {
-	unsigned major, minor; /* st_dev */
-	char fstype[64];
-};
-
-/* The topmost mount exactly at path, which is absolute and canonical: 0, -ENOENT, or -errno. */
-int mc_mountinfo_find(const char *path, struct mc_mountinfo *ret);
 
 /*
  * Makes sure a mount may go there: a directory; a mooncakefs left there by a dead daemon (ENOTCONN)
@@ -28,7 +21,7 @@ int mc_mountpoint_unmount(const char *path);
 bool mc_mountpoint_mounted(const char *path);
 
 /* The device of what is mounted at a path that prepare gave; -ENOENT, -errno. */
-int mc_mountpoint_device(const char *path, struct mc_mountinfo *ret);
+int mc_mountpoint_device(const char *path, struct mc_mount *ret);
 
 /* Sets and reads back the readahead of the mount at path: KiB in effect, or -errno. */
 int mc_mountpoint_set_readahead(const char *path, unsigned kb);

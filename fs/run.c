@@ -279,16 +279,18 @@ static void log_end(struct mc_fs *fs, bool clean)
 /* Without it the mount serves all the same. */
 static void open_control(struct mc_fs *fs)
 {
-	struct mc_mountinfo info;
+	struct mc_mount m;
 	char path[PATH_MAX];
 	int r;
 
 	if (fs->opts->control_dir == NULL)
 		return;
-	r = mc_mountpoint_device(fs->mountpoint, &info);
-	snprintf(path, sizeof(path), "%.4000s/" MC_CONTROL_NAME, fs->opts->control_dir, info.minor);
-	if (r == 0)
+	r = mc_mountpoint_device(fs->mountpoint, &m);
+	if (r == 0) {
+		snprintf(path, sizeof(path), "%.4000s/" MC_CONTROL_NAME, fs->opts->control_dir,
+			m.minor);
 		r = mc_control_open(fs, path, &fs->control);
+	}
 	if (r < 0)
 		mc_log(MC_LOG_WARNING, "no-control-socket", "dir=\"%s\" error=\"%s\"",
 			fs->opts->control_dir, strerror(-r));

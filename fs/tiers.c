@@ -95,7 +95,8 @@ static int entry_attr(struct mc_fs *fs, const struct mc_spot *s, struct stat *st
 	return mc_holds_entry(fs, s->at, s->place, s->entry, 1) ? 0 : -ENOENT;
 }
 
-int mc_tier_attr(struct mc_fs *fs, const struct mc_spot *s, struct stat *st)
+/* 0, or -ENOENT: the tier does not hold it (any more). */
+static int attr_of(struct mc_fs *fs, const struct mc_spot *s, struct stat *st)
 {
 	int r = 0;
 
@@ -123,7 +124,7 @@ void mc_tierop_getattr(fuse_req_t req, fuse_ino_t ino)
 		return;
 	}
 	s = mc_spot_of(n);
-	r = mc_tier_attr(fs, &s, &st);
+	r = attr_of(fs, &s, &st);
 	if (r < 0 && !S_ISDIR(st.st_mode))
 		fuse_reply_err(req, ENOENT);
 	else
@@ -152,7 +153,7 @@ static void reply_spot(fuse_req_t req, struct mc_fs *fs, const struct mc_spot *s
 	struct fuse_entry_param e;
 	struct mc_node *n;
 	struct stat st;
-	int r = mc_tier_attr(fs, s, &st);
+	int r = attr_of(fs, s, &st);
 
 	if (r < 0 && !(S_ISDIR(st.st_mode) && mc_nodes_has(fs->nodes, s))) {
 		fuse_reply_err(req, ENOENT);

@@ -28,8 +28,6 @@ int mc_tier_entry(struct mc_fs *fs, const struct mc_spot *s, const struct stat *
 /* Attributes of a KV spot whose object or directory is a. */
 void mc_tier_kv_attr(
 	struct mc_fs *fs, const struct mc_spot *s, const struct mc_kv_attr *a, struct stat *st);
-/* Attributes of a spot below tiers/: 0, or -ENOENT: the tier does not hold it (any more). */
-int mc_tier_attr(struct mc_fs *fs, const struct mc_spot *s, struct stat *st);
 /* The i-th name in tiers/ or tiers/<tier>, which are always the same, and its spot; NULL: no more.
  */
 const char *mc_tier_fixed(

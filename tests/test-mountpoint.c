@@ -12,22 +12,22 @@
 
 START_TEST(the_mount_of_proc_is_found_with_its_device)
 {
-	struct mc_mountinfo info;
+	struct mc_mount m;
 	struct stat st;
 
 	ck_assert_int_eq(stat("/proc", &st), 0);
-	ck_assert_int_eq(mc_mountinfo_find("/proc", &info), 0);
-	ck_assert_str_eq(info.fstype, "proc");
-	ck_assert_uint_eq(makedev(info.major, info.minor), st.st_dev);
+	ck_assert_int_eq(mc_mount_find("/proc", &m), 0);
+	ck_assert_str_eq(m.type, "proc");
+	ck_assert_uint_eq(makedev(m.major, m.minor), st.st_dev);
 }
 END_TEST
 
 START_TEST(a_directory_below_a_mount_is_no_mount)
 {
-	struct mc_mountinfo info;
+	struct mc_mount m;
 
-	ck_assert_int_eq(mc_mountinfo_find("/proc/self", &info), -ENOENT);
-	ck_assert_int_eq(mc_mountinfo_find("/pro", &info), -ENOENT);
+	ck_assert_int_eq(mc_mount_find("/proc/self", &m), -ENOENT);
+	ck_assert_int_eq(mc_mount_find("/pro", &m), -ENOENT);
 	ck_assert_int_eq(mc_mountpoint_mounted("/proc"), false);
 }
 END_TEST

@@ -4,7 +4,7 @@
 #include "tier/fsck.h"
 #include "tools/fsck-mount.h"
 #include "tools/json-line.h"
-#include "tools/mount-table.h"
+#include "fs/mount-table.h"
 #include "tools/progress.h"
 #include "tools/size.h"
 

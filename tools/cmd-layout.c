@@ -6,8 +6,7 @@
 #include "tier/cleanup.h"
 #include "tools/json-line.h"
 #include "tools/model-table.h"
-#include "tools/open-layout.h"
-#include "tools/open-profile.h"
+#include "tools/open-document.h"
 #include "tools/open-remote.h"
 #include "tools/size.h"
 

@@ -12,7 +12,7 @@
 #include "tools/machine-memory.h"
 #include "tools/mount-dram.h"
 #include "tools/mount-scrub.h"
-#include "tools/mount-table.h"
+#include "fs/mount-table.h"
 #include "tools/open-remote.h"
 #include "tools/size.h"
 

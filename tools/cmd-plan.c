@@ -8,7 +8,7 @@
 #include "tier/cleanup.h"
 #include "tier/remote.h"
 #include "tools/model-table.h"
-#include "tools/open-layout.h"
+#include "tools/open-document.h"
 #include "tools/open-remote.h"
 #include "tools/open-weights.h"
 #include "tools/size.h"

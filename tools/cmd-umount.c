@@ -1,7 +1,7 @@
 /* mooncakefs umount: detaches a mount, names who keeps it busy, waits for the daemon's end. */
 #include "tools/command.h"
 #include "tools/json-line.h"
-#include "tools/mount-table.h"
+#include "tools/mount-users.h"
 
 #include <errno.h>
 #include <poll.h>

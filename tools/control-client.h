@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tier/error.h"
-#include "tools/mount-table.h"
+#include "fs/mount-table.h"
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* fsck of a mount: its daemon reads the local tiers through now. */
 #pragma once
 
-#include "tools/mount-table.h"
+#include "fs/mount-table.h"
 #include "tools/options.h"
 
 /* The exit code; prints what came of it. */

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "tier/error.h"
-#include "tools/mount-table.h"
+#include "fs/mount-table.h"
 #include "tools/options.h"
 
 #include <stdint.h>

@@ -5,7 +5,7 @@
 #include "tools/mount-helper.h"
 
 #include "tools/command.h"
-#include "tools/mount-table.h"
+#include "fs/mount-table.h"
 
 #include <errno.h>
 #include <string.h>

@@ -51,7 +51,7 @@ static void done(struct names *l)
 	free(l);
 }
 
-/* "; it has v1, v2 and 3 more" */
+/* "; it has @v1, @v2 and 3 more" */
 static void list(const struct names *l, char *out, size_t size)
 {
 	size_t len = 0;
