@@ -32,7 +32,7 @@ struct mc_export {
 	size_t n_files;
 	struct mc_export_range *ranges; /* owned */
 	size_t n_ranges, cap_ranges;
-	void **buffers; /* MC_RANGE_MAX for each job, owned */
+	void **buffers; /* MC_PIECE_MAX for each job, owned */
 	struct mc_mutex lock;
 	uint64_t bytes, total;
 	_Atomic uint64_t done, done_items;

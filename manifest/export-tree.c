@@ -3,7 +3,7 @@
 #include "manifest/export-state.h"
 
 #include "manifest/path.h"
-#include "manifest/range-read.h"
+#include "manifest/piece-read.h"
 #include "tier/cleanup.h"
 
 #include <dirent.h>
@@ -97,7 +97,7 @@ static int cut_file(struct mc_export *x, struct mc_export_file *f, uint64_t size
 			end = size;
 		for (at = start; at < end && r == 0; f->left++) {
 			uint32_t len =
-				end - at < MC_RANGE_MAX ? (uint32_t)(end - at) : MC_RANGE_MAX;
+				end - at < MC_PIECE_MAX ? (uint32_t)(end - at) : MC_PIECE_MAX;
 
 			r = add_range(x, at, len);
 			at += len;

@@ -9,7 +9,7 @@
 #include "manifest/export.h"
 
 #include "manifest/export-state.h"
-#include "manifest/range-read.h"
+#include "manifest/piece-read.h"
 #include "manifest/crew.h"
 #include "tier/cleanup.h"
 
@@ -23,16 +23,8 @@ static int fetch(struct mc_export *x, const struct mc_plan *plan, uint8_t *buf, 
 	int r = 0;
 
 	for (size_t i = 0; i < plan->n && r == 0; i++) {
-		const struct mc_piece *p = &plan->pieces[i];
-
-		if (p->kind == MC_PIECE_HOLE)
-			memset(buf + at, 0, p->len);
-		else if (p->kind == MC_PIECE_INLINE)
-			memcpy(buf + at, p->data, p->len);
-		else
-			r = mc_range_read(
-				x->remote, p->path, p->off, p->len, &p->guard, buf + at, err);
-		at += p->len;
+		r = mc_piece_read(x->remote, &plan->pieces[i], buf + at, err);
+		at += plan->pieces[i].len;
 	}
 	return r;
 }
@@ -167,7 +159,7 @@ static int write_files(struct mc_export *x, struct mc_err *err)
 	if (x->buffers == NULL)
 		return mc_err_set(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < x->opts->jobs && i < x->n_ranges; i++) {
-		x->buffers[i] = aligned_alloc(4096, MC_RANGE_MAX);
+		x->buffers[i] = aligned_alloc(4096, MC_PIECE_MAX);
 		if (x->buffers[i] == NULL)
 			return mc_err_set(err, -ENOMEM, "out of memory; try a smaller --jobs");
 	}

@@ -9,7 +9,7 @@
  */
 #include "manifest/import-state.h"
 
-#include "manifest/range-read.h"
+#include "manifest/piece-read.h"
 #include "manifest/crew.h"
 #include "tier/cleanup.h"
 
@@ -88,28 +88,49 @@ static void chunk_ended(struct mc_import *im, struct mc_import_file *f)
 		close(fd);
 }
 
-int mc_import_read(struct mc_import *im, const struct mc_import_file *f, int fd, uint64_t off,
-	uint32_t len, void *buf, struct mc_err *err)
+int mc_import_source_open(struct mc_import *im, const struct mc_import_file *f,
+	struct mc_import_source *ret, struct mc_err *err)
 {
+	*ret = (struct mc_import_source){.im = im, .f = f, .fd = -1};
+	if (im->scan.on_remote)
+		return 0;
+	ret->fd = open(f->open_path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	return ret->fd < 0 ? read_failed(f, -errno, err) : 0;
+}
+
+void mc_import_source_close(struct mc_import_source *s)
+{
+	if (s->fd >= 0)
+		close(s->fd);
+}
+
+int mc_import_read(
+	const struct mc_import_source *s, uint64_t off, uint32_t len, void *buf, struct mc_err *err)
+{
+	const struct mc_scan_entry *e = s->f->entry;
 	uint32_t done = 0;
 
-	if (im->scan.on_remote) {
-		const struct mc_guard guard = {.set = true,
-			.size = f->entry->size,
-			.mtime_s = f->entry->mtime_s,
-			.mtime_ns = f->entry->mtime_ns};
+	if (s->im->scan.on_remote) {
+		const struct mc_piece p = {.kind = MC_PIECE_OBJECT,
+			.path = s->f->ext_path,
+			.off = off,
+			.len = len,
+			.guard = {.set = true,
+				.size = e->size,
+				.mtime_s = e->mtime_s,
+				.mtime_ns = e->mtime_ns}};
 
-		return mc_range_read(im->remote, f->ext_path, off, len, &guard, buf, err);
+		return mc_piece_read(s->im->remote, &p, buf, err);
 	}
 	while (done < len) {
-		ssize_t n = pread(fd, (char *)buf + done, len - done, (off_t)(off + done));
+		ssize_t n = pread(s->fd, (char *)buf + done, len - done, (off_t)(off + done));
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return read_failed(f, -errno, err);
+			return read_failed(s->f, -errno, err);
 		if (n == 0)
-			return changed(f, err);
+			return changed(s->f, err);
 		done += (uint32_t)n;
 	}
 	return 0;
@@ -134,7 +155,7 @@ static int digest_slice(struct mc_import_chunk *c, struct mc_sha256 *h, const ui
 static int read_and_digest(
 	struct mc_import *im, struct mc_import_chunk *c, int fd, uint8_t *buf, struct mc_err *err)
 {
-	const struct mc_import_file *f = &im->files[c->file];
+	const struct mc_import_source s = {.im = im, .f = &im->files[c->file], .fd = fd};
 	uint64_t at = c->off, end = c->off + c->len;
 	bool in_place = im->opts->reference && !im->scan.on_remote;
 	struct mc_sha256 *h;
@@ -144,7 +165,7 @@ static int read_and_digest(
 		return mc_err_set(err, r, "out of memory");
 	memset(c->crc, 0, sizeof(c->crc));
 	if (im->scan.on_remote)
-		r = mc_import_read(im, f, fd, at, c->len, buf, err);
+		r = mc_import_read(&s, at, c->len, buf, err);
 	else
 		posix_fadvise(fd, (off_t)at, c->len, POSIX_FADV_WILLNEED);
 	while (r == 0 && at < end) {
@@ -154,7 +175,7 @@ static int read_and_digest(
 		if (next > end)
 			next = end;
 		if (!im->scan.on_remote)
-			r = mc_import_read(im, f, fd, at, (uint32_t)(next - at), p, err);
+			r = mc_import_read(&s, at, (uint32_t)(next - at), p, err);
 		if (r == 0)
 			r = digest_slice(c, h, p, at, next);
 		at = next;

@@ -26,32 +26,24 @@ static int hash_zeros(struct mc_sha256 *h, uint64_t n)
 static int hash_file(struct mc_import *im, struct mc_import_file *f, struct mc_sha256 *h, void *buf,
 	struct mc_err *err)
 {
-	cleanup_close int fd = -1;
+	struct mc_import_source s;
 	uint64_t at = 0;
-	int r = 0;
+	int r = mc_import_source_open(im, f, &s, err);
 
-	if (!im->scan.on_remote) {
-		fd = open(f->open_path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-		if (fd < 0) {
-			r = -errno;
-			return mc_err_set(err, r, "source: %s cannot be read: %s", f->open_path,
-				strerror(-r));
-		}
-	}
-	for (size_t i = 0; i < f->n_chunks; i++) {
+	for (size_t i = 0; i < f->n_chunks && r == 0; i++) {
 		const struct mc_import_chunk *c = &im->chunks[f->first_chunk + i];
 
 		r = hash_zeros(h, c->off - at);
 		if (r == 0)
-			r = mc_import_read(im, f, fd, c->off, c->len, buf, err);
+			r = mc_import_read(&s, c->off, c->len, buf, err);
 		if (r == 0)
 			r = mc_sha256_update(h, buf, c->len);
-		if (r < 0)
-			return r;
 		at = c->off + c->len;
 		im->done_bytes += c->len;
 	}
-	r = hash_zeros(h, f->entry->size - at);
+	mc_import_source_close(&s);
+	if (r == 0)
+		r = hash_zeros(h, f->entry->size - at);
 	return r < 0 ? r : mc_sha256_final(h, f->sha256);
 }
 

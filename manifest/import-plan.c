@@ -69,33 +69,19 @@ struct mc_import_file *mc_import_find(struct mc_import *im, const char *path)
 	return NULL;
 }
 
-static int open_source(
-	const struct mc_import *im, const struct mc_import_file *f, int *ret, struct mc_err *err)
-{
-	int r;
-
-	*ret = -1;
-	if (im->scan.on_remote)
-		return 0;
-	*ret = open(f->open_path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	if (*ret >= 0)
-		return 0;
-	r = -errno;
-	return mc_err_set(err, r, "source: %s cannot be read: %s", f->open_path, strerror(-r));
-}
-
 static int read_bytes(struct mc_import *im, const struct mc_import_file *f, void *buf, uint64_t len,
 	struct mc_err *err)
 {
-	cleanup_close int fd = -1;
-	int r = open_source(im, f, &fd, err);
+	struct mc_import_source s;
+	int r = mc_import_source_open(im, f, &s, err);
 
 	for (uint64_t at = 0; at < len && r == 0;) {
 		uint32_t part = len - at < MC_CHUNK_MAX ? (uint32_t)(len - at) : MC_CHUNK_MAX;
 
-		r = mc_import_read(im, f, fd, at, part, (char *)buf + at, err);
+		r = mc_import_read(&s, at, part, (char *)buf + at, err);
 		at += part;
 	}
+	mc_import_source_close(&s);
 	return r;
 }
 

@@ -102,9 +102,19 @@ int mc_import_slurp(struct mc_import *im, const struct mc_import_file *f, uint64
 /* Reads, hashes and writes every chunk; then, when asked, the plain SHA-256 of each file. */
 int mc_import_copy(struct mc_import *im, struct mc_err *err);
 int mc_import_hash_files(struct mc_import *im, struct mc_err *err);
-/* The first and only reader of a range of a source file, local or on the remote. */
-int mc_import_read(struct mc_import *im, const struct mc_import_file *f, int fd, uint64_t off,
-	uint32_t len, void *buf, struct mc_err *err);
+
+/* A file of the source, local or on the remote, to be read. */
+struct mc_import_source {
+	struct mc_import *im;
+	const struct mc_import_file *f;
+	int fd; /* -1 on the remote */
+};
+int mc_import_source_open(struct mc_import *im, const struct mc_import_file *f,
+	struct mc_import_source *ret, struct mc_err *err);
+void mc_import_source_close(struct mc_import_source *s);
+/* The first and only reader of a range of it. */
+int mc_import_read(const struct mc_import_source *s, uint64_t off, uint32_t len, void *buf,
+	struct mc_err *err);
 
 /* The source is still what was scanned. */
 int mc_import_recheck_source(struct mc_import *im, struct mc_err *err);

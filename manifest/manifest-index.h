@@ -138,9 +138,6 @@ int mc_index_finish(
 int mc_index_open(
 	const uint8_t *base, size_t len, bool mapped, const uint8_t *id, struct mc_manifest **ret);
 
-/* The first span of a file that ends after off; off < size. */
-uint32_t mc_index_find_span(
-	const struct mc_manifest *m, const struct mc_index_entry *e, uint64_t off);
 /* Where a file's span (number within the index) ends, bytes. */
 static inline uint64_t mc_index_span_end(
 	const struct mc_manifest *m, const struct mc_index_entry *e, uint32_t span)

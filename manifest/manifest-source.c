@@ -12,8 +12,8 @@ struct file_source {
 	const struct mc_index_entry *e; /* borrowed from m */
 };
 
-uint32_t mc_index_find_span(
-	const struct mc_manifest *m, const struct mc_index_entry *e, uint64_t off)
+/* The first span of a file that ends after off; off < size. */
+static uint32_t find_span(const struct mc_manifest *m, const struct mc_index_entry *e, uint64_t off)
 {
 	uint32_t lo = e->first, hi = e->first + e->count;
 
@@ -61,7 +61,7 @@ static int file_plan(const struct mc_source *s, uint64_t off, uint32_t len, stru
 	assert(len > 0 && off < f->e->size && len <= f->e->size - off);
 	if (f->e->count == 0)
 		return add_external(m, f->e, off, len, plan);
-	for (i = mc_index_find_span(m, f->e, off); off < end; i++) {
+	for (i = find_span(m, f->e, off); off < end; i++) {
 		const struct mc_index_span *span = &m->spans[i];
 		bool hole = span->chunk == MC_INDEX_NONE;
 		uint64_t stop = hole ? mc_index_span_end(m, f->e, i) : data_end(m, f->e, &i);

@@ -27,7 +27,7 @@ int mc_writer_open(struct mc_writer **ret)
 	return 0;
 }
 
-void mc_writer_item_done(struct mc_new_item *item)
+static void item_done(struct mc_new_item *item)
 {
 	free(item->path);
 	free(item->target);
@@ -42,7 +42,7 @@ void mc_writer_close(struct mc_writer *w)
 	if (w == NULL)
 		return;
 	for (size_t i = 0; i < w->n_items; i++)
-		mc_writer_item_done(&w->items[i]);
+		item_done(&w->items[i]);
 	for (size_t i = 0; i < w->n_tensors; i++) {
 		free(w->tensors[i].name);
 		free(w->tensors[i].file);
@@ -97,7 +97,7 @@ static int add_item(struct mc_writer *w, const char *path, const struct mc_new_m
 /* Takes the item added last away again. */
 static int undo(struct mc_writer *w, int r)
 {
-	mc_writer_item_done(&w->items[--w->n_items]);
+	item_done(&w->items[--w->n_items]);
 	return r;
 }
 

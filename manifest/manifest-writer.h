@@ -41,6 +41,5 @@ struct mc_writer {
 	char *config_path, *architecture, *quantisation; /* owned, or NULL */
 };
 
-void mc_writer_item_done(struct mc_new_item *item);
 /* The value of "tensors"; files resolved and tensors sorted before. */
 void mc_writer_put_tensors(struct mc_json_out *o, const struct mc_writer *w);

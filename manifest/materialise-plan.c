@@ -35,21 +35,13 @@ static uint64_t order_of(const struct mc_view *v, uint32_t where, uint64_t off)
 {
 	const struct mc_view_file *f = &v->file[where];
 	struct mc_region r;
-	uint32_t lo = 0, hi = f->n_segments, number;
+	uint32_t i = mc_view_segment_find(f, off), number;
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (f->segment[mid].off + f->segment[mid].len <= off)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	while (lo < f->n_segments && f->segment[lo].n == 0)
-		lo++;
-	if (lo == f->n_segments)
+	while (i < f->n_segments && f->segment[i].n == 0)
+		i++;
+	if (i == f->n_segments)
 		return ORDER_LAST;
-	mc_view_region_get(f->words + f->segment[lo].words, &r, &number);
+	mc_view_region_get(f->words + f->segment[i].words, &r, &number);
 	return (uint64_t)f->entry[number] << 40 | source_of(&r, off) >> MC_BLOCK_SHIFT;
 }
 

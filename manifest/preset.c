@@ -28,7 +28,8 @@ static const struct {
 enum { DP, PP, TP, EP, N_AXES };
 static const char *const axis_names[N_AXES] = {"dp", "pp", "tp", "ep"};
 
-int mc_preset_family(const json_t *config, const char **ret, struct mc_err *err)
+/* NULL with a text: unknown architecture. */
+static const char *family_of(const json_t *config, struct mc_err *err)
 {
 	const char *arch =
 		json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
@@ -37,13 +38,12 @@ int mc_preset_family(const json_t *config, const char **ret, struct mc_err *err)
 	for (size_t i = 0; arch != NULL && i < sizeof(families) / sizeof(*families); i++)
 		if (strcmp(families[i].architecture, arch) == 0 &&
 			(families[i].model_type == NULL ||
-				(type != NULL && strcmp(families[i].model_type, type) == 0))) {
-			*ret = families[i].family;
-			return 0;
-		}
-	return mc_err_set(err, -ENOENT,
+				(type != NULL && strcmp(families[i].model_type, type) == 0)))
+			return families[i].family;
+	mc_err_set(err, -ENOENT,
 		"no preset layout for architecture \"%.64s\"; write a layout document",
 		arch != NULL ? arch : "(none in config.json)");
+	return NULL;
 }
 
 /* "tp4-pp2" to sizes; 0 where an axis is not named. */
@@ -174,11 +174,8 @@ int mc_preset_open(const char *family, const char *name, struct mc_layout **ret,
 int mc_preset_layout(
 	const json_t *config, const char *name, struct mc_layout **ret, struct mc_err *err)
 {
-	const char *family;
-	int r = mc_preset_family(config, &family, err);
+	const char *family = family_of(config, err);
+	bool tied = json_is_true(json_object_get(config, "tie_word_embeddings"));
 
-	return r < 0
-		? r
-		: open_preset(family, name,
-			  json_is_true(json_object_get(config, "tie_word_embeddings")), ret, err);
+	return family == NULL ? -ENOENT : open_preset(family, name, tied, ret, err);
 }

@@ -13,9 +13,6 @@ struct mc_preset_text {
 };
 extern const struct mc_preset_text mc_preset_texts[]; /* ends with a NULL name */
 
-/* The family of the model; borrowed, static. -ENOENT with a text: unknown architecture. */
-int mc_preset_family(const json_t *config, const char **ret, struct mc_err *err);
-
 /*
  * The family's layout on the mesh called name: dp, pp, tp and ep, each at most once, joined by '-';
  * with "-vllm" behind it (tp4-vllm) as that engine's sharded state.

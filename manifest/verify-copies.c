@@ -78,8 +78,7 @@ static int read_and_hash(const struct item *it, struct mc_remote *remote, uint8_
 		const struct mc_piece *piece = &it->plan.pieces[i];
 		struct mc_err why = {0};
 
-		r = mc_range_read(
-			remote, piece->path, piece->off, piece->len, &piece->guard, buf + at, &why);
+		r = mc_piece_read(remote, piece, buf + at, &why);
 		if (r == -ETIMEDOUT || r == -ESHUTDOWN || r == -ENOMEM)
 			return mc_err_set(err, r, "%s", why.text);
 		if (r < 0) {
@@ -127,11 +126,12 @@ static int check_copy(struct item *it, unsigned i, struct mc_err *err)
 static void fetch(struct item *it, struct mc_remote *remote)
 {
 	char path[MC_CHUNK_PATH];
+	const struct mc_piece chunk = {.kind = MC_PIECE_OBJECT, .path = path, .len = it->c.len};
 
 	if (it->found || remote == NULL)
 		return;
 	mc_chunk_path(it->c.sha256, path);
-	if (mc_range_read(remote, path, 0, it->c.len, NULL, it->good, NULL) < 0)
+	if (mc_piece_read(remote, &chunk, it->good, NULL) < 0)
 		return;
 	it->v->fetched_bytes += it->c.len;
 	it->found = is_right(&it->c, it->good) == 1;

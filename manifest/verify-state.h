@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "manifest/range-read.h"
+#include "manifest/piece-read.h"
 #include "manifest/verify.h"
 #include "tier/lock.h"
 #include "tier/remote-set.h"

@@ -84,6 +84,8 @@ int mc_view_regions(const struct mc_view_layout *l, const struct mc_rank_tensors
 	struct mc_err *err);
 void mc_view_file_done(struct mc_view_file *f);
 
+/* The first segment that ends after off; n_segments = none. */
+uint32_t mc_view_segment_find(const struct mc_view_file *f, uint64_t off);
 /* The region that starts at words; returns its words. */
 unsigned mc_view_region_get(const uint64_t *words, struct mc_region *ret, uint32_t *ret_file);
 

@@ -223,16 +223,6 @@ const uint8_t *mc_view_layout_digest(const struct mc_view_layout *l)
 	return l->digest;
 }
 
-const struct mc_layout *mc_view_layout_of(const struct mc_view_layout *l)
-{
-	return l->layout;
-}
-
-const struct mc_sharding *mc_view_layout_sharding(const struct mc_view_layout *l)
-{
-	return l->sharding;
-}
-
 struct mc_manifest *mc_view_layout_manifest(const struct mc_view_layout *l)
 {
 	return l->manifest;

@@ -185,22 +185,6 @@ static int put_constant(struct out *o, const struct mc_view_segment *s, const ui
 	return r;
 }
 
-/* The first segment that ends after off. */
-static uint32_t find_segment(const struct mc_view_file *f, uint64_t off)
-{
-	uint32_t lo = 0, hi = f->n_segments;
-
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (f->segment[mid].off + f->segment[mid].len <= off)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
 static int put_header(struct out *o, const struct mc_view_file *f)
 {
 	uint64_t end = o->end < f->header_len ? o->end : f->header_len;
@@ -219,7 +203,7 @@ int mc_view_file_plan(const struct mc_view_file *f, struct mc_file *const *files
 	struct out o = {.plan = plan, .files = files, .at = off, .end = off + len};
 	int r = put_header(&o, f);
 
-	for (uint32_t i = find_segment(f, o.at);
+	for (uint32_t i = mc_view_segment_find(f, o.at);
 		i < f->n_segments && f->segment[i].off < o.end && r == 0; i++) {
 		const struct mc_view_segment *s = &f->segment[i];
 		const uint64_t *words = f->words + s->words;
@@ -252,7 +236,7 @@ static uint64_t data_to(const struct mc_view_file *f, uint32_t segment)
 int mc_view_file_next_data(
 	const struct mc_view_file *f, uint64_t off, uint64_t *ret_start, uint64_t *ret_end)
 {
-	uint32_t i = find_segment(f, off);
+	uint32_t i = mc_view_segment_find(f, off);
 
 	/* Now segments below i end at or before off. */
 	if (off >= data_to(f, i) && off < data_from(f, i) &&

@@ -274,6 +274,21 @@ void mc_view_file_done(struct mc_view_file *f)
 	*f = (struct mc_view_file){0};
 }
 
+uint32_t mc_view_segment_find(const struct mc_view_file *f, uint64_t off)
+{
+	uint32_t lo = 0, hi = f->n_segments;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (f->segment[mid].off + f->segment[mid].len <= off)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 unsigned mc_view_region_get(const uint64_t *words, struct mc_region *ret, uint32_t *ret_file)
 {
 	unsigned rank = words[3] & 0xff;

@@ -35,11 +35,9 @@ struct mc_view_in {
 int mc_view_layout_open(
 	const struct mc_view_in *in, struct mc_view_layout **ret, struct mc_err *err);
 struct mc_view_layout *mc_view_layout_ref(struct mc_view_layout *l);
-void mc_view_layout_unref(struct mc_view_layout *l);                       /* NULL allowed */
-const uint8_t *mc_view_layout_digest(const struct mc_view_layout *l);      /* canonical; borrowed */
-const struct mc_layout *mc_view_layout_of(const struct mc_view_layout *l); /* borrowed */
-const struct mc_sharding *mc_view_layout_sharding(const struct mc_view_layout *l); /* borrowed */
-struct mc_manifest *mc_view_layout_manifest(const struct mc_view_layout *l);       /* borrowed */
+void mc_view_layout_unref(struct mc_view_layout *l);                  /* NULL allowed */
+const uint8_t *mc_view_layout_digest(const struct mc_view_layout *l); /* canonical; borrowed */
+struct mc_manifest *mc_view_layout_manifest(const struct mc_view_layout *l); /* borrowed */
 /* Directories rank-00000 … below the layout's; 0: the style has all files in one directory. */
 uint32_t mc_view_layout_ranks(const struct mc_view_layout *l);
 

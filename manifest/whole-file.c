@@ -1,31 +1,14 @@
-/* A small file of a checkpoint: its plan, executed block by block. */
+/* config.json of a checkpoint: its plan, executed block by block. */
 #include "manifest/whole-file.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "manifest/range-read.h"
+#include "manifest/piece-read.h"
 #include "tier/cleanup.h"
 
 #define MAX_CONFIG (UINT64_C(4) << 20) /* bytes */
-
-static int read_piece(struct mc_remote *r, const struct mc_piece *p, char *out, struct mc_err *err)
-{
-	switch (p->kind) {
-	case MC_PIECE_HOLE:
-		memset(out, 0, p->len);
-		return 0;
-	case MC_PIECE_INLINE:
-		memcpy(out, p->data, p->len);
-		return 0;
-	case MC_PIECE_OBJECT:
-		return mc_range_read(
-			r, p->path, p->off, p->len, p->guard.set ? &p->guard : NULL, out, err);
-	default:
-		return mc_err_set(err, -EINVAL, "the file is made of other files");
-	}
-}
 
 static int read_block(struct mc_remote *r, const struct mc_source *s, uint64_t block, char *out,
 	struct mc_err *err)
@@ -37,7 +20,7 @@ static int read_block(struct mc_remote *r, const struct mc_source *s, uint64_t b
 	mc_plan_init(&plan);
 	res = s->ops->plan(s, block << MC_BLOCK_SHIFT, len, &plan);
 	for (size_t i = 0, at = 0; i < plan.n && res == 0; at += plan.pieces[i++].len)
-		res = read_piece(r, &plan.pieces[i], out + at, err);
+		res = mc_piece_read(r, &plan.pieces[i], out + at, err);
 	mc_plan_done(&plan);
 	if (res == 0 && mc_crc32c(0, out, len) != s->ops->block_crc(s, block))
 		res = mc_err_set(err, -EBADMSG, "remote %s: block %llu does not match its checksum",
@@ -45,8 +28,8 @@ static int read_block(struct mc_remote *r, const struct mc_source *s, uint64_t b
 	return res;
 }
 
-int mc_whole_file(struct mc_remote *r, struct mc_manifest *m, uint32_t entry, uint64_t max,
-	char **ret, size_t *ret_len, struct mc_err *err)
+static int read_file(struct mc_remote *r, struct mc_manifest *m, uint32_t entry, char **ret,
+	size_t *ret_len, struct mc_err *err)
 {
 	cleanup_free char *buf = NULL;
 	struct mc_source *s;
@@ -56,9 +39,9 @@ int mc_whole_file(struct mc_remote *r, struct mc_manifest *m, uint32_t entry, ui
 	mc_manifest_entry(m, entry, &e);
 	if (e.type != MC_ENTRY_FILE)
 		return mc_err_set(err, -EISDIR, "%s is no file", e.name);
-	if (e.size > max)
+	if (e.size > MAX_CONFIG)
 		return mc_err_set(err, -EFBIG, "%s has %llu bytes, more than %llu", e.name,
-			(unsigned long long)e.size, (unsigned long long)max);
+			(unsigned long long)e.size, (unsigned long long)MAX_CONFIG);
 	buf = malloc(e.size + 1);
 	if (buf == NULL)
 		return -ENOMEM;
@@ -88,5 +71,5 @@ int mc_whole_config(
 	*ret_len = 0;
 	if (model.config_path[0] == '\0' || mc_manifest_walk(m, model.config_path, &entry) < 0)
 		return 0;
-	return mc_whole_file(r, m, entry, MAX_CONFIG, ret, ret_len, err);
+	return read_file(r, m, entry, ret, ret_len, err);
 }
