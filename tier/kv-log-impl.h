@@ -253,7 +253,6 @@ void mc_kv_segments_free(struct mc_kv_log *log);
 void mc_kv_segment_remove(struct mc_kv_log *log, struct mc_kv_segment *seg);
 /* None is known any more; what they hold stays. */
 void mc_kv_segments_leave(struct mc_kv_log *log);
-bool mc_kv_segment_empty_locked(const struct mc_kv_segment *seg);
 /* Whether what was written to it under this generation is still there. */
 static inline bool mc_kv_segment_holds_locked(const struct mc_kv_segment *seg, uint32_t generation)
 {

@@ -175,7 +175,7 @@ int mc_kv_segment_take(
 	return 0;
 }
 
-bool mc_kv_segment_empty_locked(const struct mc_kv_segment *seg)
+static bool is_empty_locked(const struct mc_kv_segment *seg)
 {
 	return (seg->state == MC_KV_SEG_SEALED || seg->state == MC_KV_SEG_MOVING) &&
 		seg->aside == 0 && seg->head == 0 && seg->writers == 0 && seg->readers == 0;
@@ -236,7 +236,7 @@ void mc_kv_segments_free(struct mc_kv_log *log)
 
 		if (seg == NULL)
 			continue;
-		if (mc_kv_segment_empty_locked(seg)) {
+		if (is_empty_locked(seg)) {
 			seg->state = MC_KV_SEG_FREEING;
 			seg->generation++;
 			mc_kv_log_segment_locked(log, seg);

@@ -87,8 +87,6 @@ void mc_remote_stop(struct mc_remote *r);
 /* The one way in which a read ends. No lock held; req belongs to the caller again. */
 void mc_backend_read_done(struct mc_remote_read *req, int res);
 
-/* When an operation that starts now must have ended. CLOCK_MONOTONIC, ns. */
-uint64_t mc_remote_deadline(const struct mc_remote *r);
 /* mc_remote_read with a deadline of its own. For remotes that stand before others. */
 void mc_remote_read_until(struct mc_remote *r, struct mc_remote_read *req, uint64_t deadline_ns);
 

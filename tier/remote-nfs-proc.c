@@ -55,7 +55,7 @@ int mc_nfs_errno(int status)
 	}
 }
 
-void mc_nfs_attr_from(const fattr3 *in, struct mc_remote_attr *out)
+static void attr_from(const fattr3 *in, struct mc_remote_attr *out)
 {
 	*out = (struct mc_remote_attr){
 		.type = in->type == NF3REG   ? MC_REMOTE_FILE
@@ -105,7 +105,7 @@ static void keep_attr(struct mc_nfs_call *c, const post_op_attr *a)
 {
 	c->has_attr = a->attributes_follow != 0;
 	if (c->has_attr)
-		mc_nfs_attr_from(&a->post_op_attr_u.attributes, &c->attr);
+		attr_from(&a->post_op_attr_u.attributes, &c->attr);
 }
 
 static int keep_new(struct mc_nfs_call *c, const post_op_fh3 *fh, const post_op_attr *a)
@@ -133,7 +133,7 @@ static int getattr_reply(struct mc_nfs_call *c, const void *data)
 {
 	const GETATTR3res *res = data;
 
-	mc_nfs_attr_from(&res->GETATTR3res_u.resok.obj_attributes, &c->attr);
+	attr_from(&res->GETATTR3res_u.resok.obj_attributes, &c->attr);
 	c->has_attr = true;
 	return 0;
 }
@@ -362,7 +362,7 @@ static struct mc_nfs_entry *entry_new(const entryplus3 *e)
 	n->cookie = e->cookie;
 	n->has_attr = e->name_attributes.attributes_follow != 0;
 	if (n->has_attr)
-		mc_nfs_attr_from(&e->name_attributes.post_op_attr_u.attributes, &n->attr);
+		attr_from(&e->name_attributes.post_op_attr_u.attributes, &n->attr);
 	return n;
 }
 

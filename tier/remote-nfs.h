@@ -94,7 +94,6 @@ struct mc_nfs_call {
 
 /* -errno of an NFS status. */
 int mc_nfs_errno(int status);
-void mc_nfs_attr_from(const fattr3 *in, struct mc_remote_attr *out);
 void mc_nfs_entries_free(struct mc_nfs_entry *e);
 
 struct mc_nfs_server {

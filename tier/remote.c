@@ -249,11 +249,6 @@ void mc_backend_read_done(struct mc_remote_read *req, int res)
 	mc_remote_leave(r);
 }
 
-uint64_t mc_remote_deadline(const struct mc_remote *r)
-{
-	return mc_now_ns() + mc_remote_patience(r);
-}
-
 void mc_remote_read_until(struct mc_remote *r, struct mc_remote_read *req, uint64_t deadline_ns)
 {
 	int res = mc_remote_path_check(req->path, false);
@@ -281,5 +276,5 @@ void mc_remote_read_until(struct mc_remote *r, struct mc_remote_read *req, uint6
 
 void mc_remote_read(struct mc_remote *r, struct mc_remote_read *req)
 {
-	mc_remote_read_until(r, req, mc_remote_deadline(r));
+	mc_remote_read_until(r, req, mc_now_ns() + mc_remote_patience(r));
 }
