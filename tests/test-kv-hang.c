@@ -143,7 +143,74 @@ START_TEST(without_another_copy_it_is_eio_and_right_once_the_device_answers)
 }
 END_TEST
 
+#define RECORDS 250u /* objects, of which each is one record */
+#define IN_PARTS 8u  /* but each of so many */
+
+static size_t size_of(unsigned i)
+{
+	return i % IN_PARTS != 0 ? SMALL : 6 * SMALL;
+}
+
+static void expect_all_of_them(struct mc_kv *kv)
+{
+	char key[16];
+
+	for (unsigned i = 0; i < RECORDS; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		kv_expect(kv, key, size_of(i), i);
+	}
+}
+
+/* Objects in the directory and, since that is full, on the device below it. */
+static void start_on_both(struct kv_fixture *x)
+{
+	char key[16];
+
+	with_nvme(x);
+	x->opts.nvme_capacity = 16 * MIB;
+	with_device(x);
+	disk.only = "/device";
+	with_remote(x);
+	x->opts.replicas = 1;
+	x->opts.ack = MC_KV_ACK_REMOTE; /* soon */
+	x->opts.deadline_ms = 2000;
+	kv_fixture_start(x);
+	for (unsigned i = 0; i < RECORDS; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		ck_assert_int_eq(kv_put_wait(x->kv, key, size_of(i), i), 0);
+		await_copies(x->kv, key, true);
+	}
+	ck_assert_uint_gt(stats(x->kv).block_used, 0);
+	forget_dram_and_restart(x);
+}
+
+START_TEST(of_a_device_that_hangs_below_a_directory_the_directory_is_read_on)
+{
+	struct kv_fixture x;
+	struct mc_kv_stats s;
+
+	paths(&x);
+	start_on_both(&x);
+	disk.reads_hang = true;
+	expect_all_of_them(x.kv);
+	s = stats(x.kv);
+	ck_assert_uint_gt(s.hits_nvme, RECORDS / 4);
+	ck_assert_uint_gt(s.hits_remote, 0);
+	ck_assert_uint_eq(s.hits_block, 0);
+	while (stats(x.kv).block_trouble == NULL)
+		sched_yield();
+	disk.reads_hang = false;
+	do { /* until the device serves, too */
+		forget_dram_and_restart(&x);
+		expect_all_of_them(x.kv);
+	} while (stats(x.kv).hits_remote > 0);
+	ck_assert_uint_gt(stats(x.kv).hits_block, 0);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 SUITE_MAIN("kv-hang", ranges_of_a_device_that_hangs_come_from_the_remote,
 	promotions_from_a_device_that_hangs_come_from_the_remote,
 	a_directory_that_hangs_is_left_out_as_a_device_is,
-	without_another_copy_it_is_eio_and_right_once_the_device_answers)
+	without_another_copy_it_is_eio_and_right_once_the_device_answers,
+	of_a_device_that_hangs_below_a_directory_the_directory_is_read_on)

@@ -4,7 +4,7 @@
  *
  * Invariants
  * 1. While a read that was given up has not ended, what the remote has is not read from that floor.
- * Objects in parts may lie on either floor: where there are two they are tried all the same.
+ * Reads of objects in parts, where there are two floors, are taken for reads of the lower one.
  * 2. At most KV_LOST reads are given up and have not ended, but for those that were under way.
  */
 #include "tier/kv-impl.h"
@@ -39,10 +39,26 @@ static enum kv_reads reads_of(const struct mc_kv *kv, const struct mc_kv_loc *lo
 	return (loc->segment & MC_KV_BELOW) != 0 ? KV_READS_BELOW : KV_READS_ABOVE;
 }
 
+/* Whether a part of it lies where reads hang. */
+static bool parts_hang(
+	struct mc_kv *kv, const struct kv_object *obj, const struct mc_kv_loc *loc, unsigned lost)
+{
+	unsigned above = mc_block_reads_lost(&kv->reads[KV_READS_ABOVE]);
+	uint64_t bytes;
+	bool any;
+
+	lost += mc_block_reads_lost(&kv->reads[KV_READS_BELOW]);
+	if (above + lost == 0)
+		return false; /* there may be many parts to look for */
+	bytes = mc_kv_log_below(kv->log, obj->version, loc, obj->size, &any);
+	return (any && lost > 0) || (bytes < obj->size && above > 0);
+}
+
 bool kv_reads_place(struct mc_kv *kv, struct kv_object *obj, struct mc_kv_loc *ret)
 {
 	enum kv_reads set;
 	bool elsewhere;
+	unsigned lost;
 
 	mc_mutex_lock(&kv->lock);
 	*ret = kv_loc(kv_now(obj));
@@ -51,8 +67,10 @@ bool kv_reads_place(struct mc_kv *kv, struct kv_object *obj, struct mc_kv_loc *r
 	if (ret->segment == 0 || kv->log == NULL)
 		return false;
 	set = reads_of(kv, ret);
-	return mc_block_reads_lost(&kv->reads[set]) <
-		(elsewhere && set != KV_READS_PARTS ? 1 : KV_LOST);
+	lost = mc_block_reads_lost(&kv->reads[set]);
+	if (elsewhere && set == KV_READS_PARTS)
+		return !parts_hang(kv, obj, ret, lost);
+	return lost < (elsewhere ? 1 : KV_LOST);
 }
 
 int kv_reads_begin(struct mc_kv *kv, struct kv_object *obj, struct mc_block_order *order)

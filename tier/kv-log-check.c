@@ -201,7 +201,7 @@ static int read_piece(
 		.len = (uint32_t)mc_kv_up(len, MC_KV_ALIGN),
 		.need = (uint32_t)len,
 		.buf = c->buf};
-	int64_t n = mc_uring_run(c->log->uring, &req);
+	int64_t n = mc_uring_run(seg->floor->uring, &req);
 
 	if (n < 0)
 		mc_kv_failed(c->log, seg->floor, (int)n);

@@ -147,6 +147,7 @@ struct mc_kv_stream {
 
 struct mc_kv_floor {
 	struct mc_kv_store *store;        /* owned; NULL: there is no such floor */
+	struct mc_uring *uring;           /* owned: one disk that hangs holds up no other */
 	uint64_t capacity, segment_bytes; /* bytes */
 	/* With the log's lock. */
 	uint32_t next;    /* the number that the next segment made gets, without MC_KV_BELOW */

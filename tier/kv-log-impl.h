@@ -61,7 +61,6 @@ struct mc_kv_log {
 	struct mc_kv_floor floors[MC_KV_FLOORS]; /* the upper one first */
 	uint64_t record_max, journal_bytes;      /* bytes */
 	unsigned commit_ms;
-	struct mc_uring *uring;
 	struct mc_kv_log_replay replay;
 	pthread_t packer, committer;
 	bool packer_runs, committer_runs;

@@ -195,6 +195,7 @@ static int prepare(struct job *j)
 
 void mc_kv_log_read(struct mc_kv_log *log, struct mc_kv_log_read *r)
 {
+	struct mc_uring *uring;
 	struct job *j;
 	unsigned n;
 	int res;
@@ -218,12 +219,13 @@ void mc_kv_log_read(struct mc_kv_log *log, struct mc_kv_log_read *r)
 		r->done(r, res);
 		return;
 	}
+	uring = j->seg->floor->uring;
 	n = j->n;
 	j->left = n;
 	for (unsigned i = 0; i < n; i++) {
 		j->parts[i].req.done = part_done;
 		j->parts[i].req.ctx = j;
-		mc_uring_submit(log->uring, &j->parts[i].req); /* the last one may free j */
+		mc_uring_submit(uring, &j->parts[i].req); /* the last one may free j */
 	}
 }
 

@@ -139,7 +139,7 @@ static void pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p)
 		.done = pack_done,
 		.ctx = p};
 	mc_mutex_unlock(&log->lock);
-	mc_uring_submit(log->uring, &p->req);
+	mc_uring_submit(p->floor->uring, &p->req);
 }
 
 static void stream_flush(struct mc_kv_log *log, struct mc_kv_stream *s)

@@ -82,9 +82,15 @@ static int open_stores(struct mc_kv_log *log, const struct mc_kv_log_opts *opts,
 	return r;
 }
 
+static int open_engine(const struct mc_kv_log *log, struct mc_kv_floor *f)
+{
+	struct mc_uring_opts u = {.depth = 64, .io = log->io};
+
+	return f->store != NULL ? mc_uring_open(&u, &f->uring) : 0;
+}
+
 static int bring_up(struct mc_kv_log *log, const struct mc_kv_log_opts *opts, struct mc_err *err)
 {
-	struct mc_uring_opts u = {.depth = 64, .io = opts->io};
 	int r = open_stores(log, opts, err);
 
 	if (r != 0)
@@ -95,8 +101,8 @@ static int bring_up(struct mc_kv_log *log, const struct mc_kv_log_opts *opts, st
 	r = make_packs(log);
 	if (r == 0)
 		r = mc_kv_table_init(&log->table);
-	if (r == 0)
-		r = mc_uring_open(&u, &log->uring);
+	for (unsigned i = 0; i < MC_KV_FLOORS && r == 0; i++)
+		r = open_engine(log, &log->floors[i]);
 	if (r == 0)
 		r = mc_kv_packer_start(log);
 	if (r == 0)
@@ -125,7 +131,8 @@ static void stop_threads(struct mc_kv_log *log)
 void mc_kv_log_free(struct mc_kv_log *log)
 {
 	stop_threads(log);
-	mc_uring_close(log->uring);
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
+		mc_uring_close(log->floors[i].uring);
 	mc_journal_close(log->journal);
 	mc_kv_segments_leave(log);
 	free(log->segs);
@@ -231,6 +238,7 @@ static void below_locked(const struct mc_kv_log *log, struct mc_kv_log_stats *re
 		return;
 	ret->below.capacity = f->capacity;
 	ret->below.bypassed = f->health.bypassed;
+	ret->below.slow = f->health.slow;
 	if (!log->replayed)
 		return;
 	ret->below.used = f->n_files * f->segment_bytes;

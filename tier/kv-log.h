@@ -201,6 +201,7 @@ struct mc_kv_log_stats {
 	struct {
 		uint64_t capacity, used, live; /* bytes; capacity 0: there is no lower floor */
 		bool bypassed;                 /* nothing goes there until a probe succeeds */
+		bool slow;                     /* it does not answer: likewise */
 	} below;
 	uint64_t written;     /* bytes to data files, reclaim included */
 	uint64_t put_bytes;   /* payload bytes asked to be put */

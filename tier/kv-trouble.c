@@ -77,6 +77,10 @@ const char *kv_trouble_text(enum kv_tier tier, int error)
 
 	if (error == 0)
 		return NULL;
+	if (tier == KV_BLOCK && error == KV_SLOW)
+		return "kv: the block tier below NVMe does not answer: what lies there is read "
+		       "from the remote, or not at all, and nothing goes there; look at the device "
+		       "and its paths, it is tried again";
 	if (tier == KV_BLOCK)
 		return "kv: the block tier below NVMe fails: what lies there alone cannot be read, "
 		       "and nothing goes there; look at the device and its paths, it is tried "
@@ -243,7 +247,7 @@ void kv_trouble_tick(struct mc_kv *kv)
 	mc_mutex_lock(&kv->lock);
 	if (log.bypassed && kv->trouble[KV_NVME].error == 0)
 		kv_trouble_locked(kv, KV_NVME, -EIO);
-	kv->trouble[KV_BLOCK].error = log.below.bypassed ? -EIO : 0;
+	kv->trouble[KV_BLOCK].error = log.below.bypassed ? -EIO : log.below.slow ? KV_SLOW : 0;
 	kv->trouble[KV_BLOCK].at_ns = mc_now_ns();
 	find_stall_locked(kv);
 	find_level_locked(kv, log.slow, log.unreadable > 0);
