@@ -5,12 +5,14 @@
 #include "tier/kv-remote.h"
 #include "tier/remote-fault.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
+#define RACES 400
 
 static const struct {
 	const char *key;
@@ -295,6 +297,54 @@ START_TEST(what_is_being_brought_to_dram_stays)
 }
 END_TEST
 
+struct racing {
+	struct mc_kv *kv;
+	atomic_bool over;
+	atomic_int wrong; /* an answer that may not be */
+};
+
+static void *drop_all_the_time(void *arg)
+{
+	struct racing *x = arg;
+	static const char *const keys[] = {"a", "b"};
+	const char *why;
+
+	for (unsigned i = 0; !atomic_load(&x->over); i++) {
+		int r = mc_kv_evict_from(x->kv, keys[i % 2], MC_TIER_NVME, &why);
+
+		if (r != 0 && r != -ENOENT && r != -EBUSY)
+			atomic_store(&x->wrong, r);
+	}
+	return NULL;
+}
+
+START_TEST(a_rename_that_waits_for_a_copy_is_no_error_of_who_asked_for_it)
+{
+	struct racing r = {.kv = NULL};
+	struct kv_fixture x;
+	pthread_t threads[3];
+
+	kv_fixture_paths(&x, 128 * MIB);
+	x.opts.nvme_dir = x.nvme;
+	x.opts.nvme_capacity = 512 * MIB;
+	kv_fixture_remote(&x);
+	kv_fixture_start(&x);
+	r.kv = x.kv;
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, drop_all_the_time, &r), 0);
+	for (unsigned i = 0; i < RACES && atomic_load(&r.wrong) == 0; i++) {
+		ck_assert_int_eq(kv_put(x.kv, "a", 1000, i, 0), 0);
+		ck_assert_int_eq(mc_kv_sync(x.kv, "a"), 0);
+		ck_assert_int_eq(mc_kv_rename(x.kv, "a", "b", 0), 0);
+	}
+	atomic_store(&r.over, true);
+	for (unsigned i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_int_eq(atomic_load(&r.wrong), 0);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 START_TEST(what_is_not_there_is_enoent)
 {
 	struct kv_fixture x;
@@ -460,7 +510,8 @@ SUITE_MAIN("kv-drop", what_leaves_nvme_is_on_the_remote_first,
 	without_another_tier_the_copy_stays, what_is_pinned_stays_everywhere,
 	pins_are_of_keys_take_half_of_nvme_at_most_and_leave_room_in_dram,
 	a_pin_goes_with_what_is_renamed_before_it_is_flushed, what_somebody_has_open_stays_in_dram,
-	what_is_being_brought_to_dram_stays, what_is_not_there_is_enoent,
+	what_is_being_brought_to_dram_stays,
+	a_rename_that_waits_for_a_copy_is_no_error_of_who_asked_for_it, what_is_not_there_is_enoent,
 	a_directory_holds_what_lies_below_it,
 	a_copy_on_the_remote_that_answered_an_error_goes_with_the_object,
 	what_waited_to_leave_the_remote_does_not_come_back_when_its_key_is_renamed,

@@ -125,9 +125,8 @@ static int put(struct copy *c)
 	return r;
 }
 
-static void copy_job(void *ctx)
+static int copy(struct copy *c)
 {
-	struct copy *c = ctx;
 	struct mc_kv *kv = c->kv;
 	struct kv_object *obj = c->obj;
 	int r = put(c);
@@ -155,6 +154,12 @@ static void copy_job(void *ctx)
 	mc_mutex_unlock(&kv->lock);
 	kv_reap(kv);
 	free(c);
+	return r;
+}
+
+static void copy_job(void *ctx)
+{
+	copy(ctx);
 }
 
 /* The object, made busy. NULL: no memory. */
@@ -294,7 +299,8 @@ void kv_sweep_tick(struct mc_kv *kv)
 	} while (c != NULL);
 }
 
-int kv_copy_now(struct mc_kv *kv, struct kv_object *obj)
+/* What a copy is to be made of, made busy; NULL: nothing, or *ret why not. */
+static struct copy *begin_now(struct mc_kv *kv, struct kv_object *obj, int *ret)
 {
 	struct copy *c = NULL;
 	int r = 0;
@@ -302,22 +308,33 @@ int kv_copy_now(struct mc_kv *kv, struct kv_object *obj)
 	mc_mutex_lock(&kv->lock);
 	while (r == 0 && c == NULL && obj->dir != NULL && obj->remotes == 0 &&
 		obj->loc.segment != 0) {
-		kv_settle_locked(kv, obj);
+		kv_settle_locked(kv, obj); /* it may lose its name meanwhile */
 		if (kv->closing)
 			r = -ESHUTDOWN;
+		else if (obj->dir == NULL)
+			continue;
 		else if (obj->state != MC_KV_CLEAN || kv_gate_closed_locked(kv, obj))
 			mc_cond_wait(&kv->change, &kv->lock);
 		else if (obj->remotes == 0 && (c = begin_locked(kv, obj)) == NULL)
 			r = -ENOMEM;
 	}
 	mc_mutex_unlock(&kv->lock);
-	if (c == NULL)
-		return r;
-	copy_job(c);
-	mc_mutex_lock(&kv->lock);
-	if (obj->dir != NULL && obj->remotes == 0)
-		r = -EIO;
-	mc_mutex_unlock(&kv->lock);
+	*ret = r;
+	return c;
+}
+
+int kv_copy_now(struct mc_kv *kv, struct kv_object *obj)
+{
+	struct copy *c;
+	int r;
+
+	do {
+		/* A rename that waited for the copy takes it away at once, with the old name in
+		 * it: then there is nothing more to do under that name. */
+		c = begin_now(kv, obj, &r);
+		if (c != NULL)
+			r = copy(c);
+	} while (c != NULL && r == 0);
 	return r;
 }
 
