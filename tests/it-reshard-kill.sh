@@ -27,5 +27,9 @@ verb=\$1; shift
 exec "$MC_BUILD/tests/tcp-proxy" "\$verb" "$proxy_dir" "\$@"
 END
 chmod +x "$MC_TMP/counter"
+mounted() { awk '$2 ~ "/mooncakefs-reshard-" { print $2 }' /proc/self/mounts; }
+before=$(mounted)
 echo 'fact: a reshard that is killed is resumed by the same command, and reads little twice'
 python3 -B "$(dirname "$0")/lib/reshard_kill.py" "$MC_BUILD/mooncakefs" "$MC_TMP" "$direct" "$url" "$MC_TMP/counter" "$@"
+echo 'fact: the memory of its DRAM tier ends with a killed reshard'
+[ "$(mounted)" = "$before" ] || { mounted; exit 1; }
