@@ -35,6 +35,8 @@ struct mc_gc {
 
 void mc_gc_note(struct mc_gc *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void mc_gc_tick(void *gc); /* reports the progress */
+/* 0, or -ENOTCONN while one of the remotes is away: it may hold revisions that nobody here sees. */
+int mc_gc_whole(struct mc_gc *g, struct mc_err *err);
 
 /* Names that a listing gave. */
 struct mc_gc_names {

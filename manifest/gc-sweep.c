@@ -4,7 +4,8 @@
  * Garbage leaves in three steps: it is renamed into tmp/gc/, looked at there, and removed. An
  * import that finds a chunk touches it before it counts on it. If the touch came before the rename,
  * the look shows it and the chunk goes back; if it comes after, the import finds no chunk and
- * writes it. What a kill leaves in tmp/gc/ is decided anew by the next run.
+ * writes it. What a kill leaves in tmp/gc/ is decided anew by the next run. A remote that is away
+ * cannot show a touch, so the chunk goes back then, too.
  */
 #include "manifest/gc-state.h"
 
@@ -84,17 +85,18 @@ static int decide(struct mc_gc *g, const struct found *f, struct mc_err *err)
 	char trash[MC_CHUNK_PATH], path[MC_CHUNK_PATH];
 	const struct mc_mark *mark = mc_marks_find(&g->marks, f->sha256);
 	struct mc_remote_attr attr;
-	int r;
+	int r, whole;
 
 	trash_path(f->sha256, trash);
 	r = mc_remote_stat(g->remote, trash, &attr, NULL);
 	if (r == -ENOENT)
 		return 0; /* another gc's work */
-	if (r == 0 && (mark != NULL || attr.mtime_s >= g->limit_s)) {
+	whole = mc_gc_whole(g, err);
+	if (r == 0 && (mark != NULL || attr.mtime_s >= g->limit_s || whole < 0)) {
 		mc_chunk_path(f->sha256, path);
-		r = mc_remote_rename(g->remote, trash, path, err);
+		r = mc_remote_rename(g->remote, trash, path, whole < 0 ? NULL : err);
 		g->restored += r == 0;
-		return r == -ENOENT ? 0 : r;
+		return whole < 0 ? whole : r == -ENOENT ? 0 : r;
 	}
 	if (r == 0)
 		r = mc_remote_unlink(g->remote, trash, err);
@@ -128,6 +130,9 @@ static int sweep_one(struct mc_gc *g, const struct found *f, struct mc_err *err)
 		g->garbage_bytes += f->size;
 		return 0;
 	}
+	r = mc_gc_whole(g, err);
+	if (r < 0)
+		return r;
 	mc_chunk_path(f->sha256, path);
 	trash_path(f->sha256, trash);
 	r = mc_remote_rename(g->remote, path, trash, &why);

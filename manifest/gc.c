@@ -1,6 +1,7 @@
 /* Garbage collection of a remote: marks, then sweeps, by the server's clock. */
 #include "manifest/gc-state.h"
 
+#include "tier/remote-set.h"
 #include "tier/remote.h"
 
 #include <errno.h>
@@ -54,6 +55,19 @@ void mc_gc_tick(void *gc)
 		g->opts->progress(g->opts->ctx, &now);
 }
 
+int mc_gc_whole(struct mc_gc *g, struct mc_err *err)
+{
+	struct mc_set_status set;
+
+	mc_remote_set_status(g->remote, &set);
+	for (unsigned i = 0; i < set.n; i++)
+		if (!set.members[i].up)
+			return mc_err_set(err, -ENOTCONN,
+				"remote %s is away; all are needed to know what is in use",
+				set.members[i].url);
+	return 0;
+}
+
 /* What time it is on the server: that of a file written now. */
 static int server_now(struct mc_remote *r, int64_t *ret_s, struct mc_err *err)
 {
@@ -80,14 +94,18 @@ int mc_gc(struct mc_remote *r, const struct mc_gc_opts *opts, struct mc_gc_resul
 {
 	struct mc_gc g = {.remote = r, .opts = opts};
 	int64_t now = 0;
-	int res = server_now(r, &now, err);
+	int res = mc_gc_whole(&g, err);
 
+	if (res == 0)
+		res = server_now(r, &now, err);
 	if (res < 0)
 		return res;
 	mc_mutex_init(&g.note_lock);
 	/* Within the second of now everything is young: times on servers may be whole seconds. */
 	g.limit_s = now - (int64_t)opts->grace_s;
 	res = mc_gc_mark(&g, err);
+	if (res == 0)
+		res = mc_gc_whole(&g, err);
 	if (res == 0)
 		res = mc_gc_sweep(&g, err);
 	if (res == 0)

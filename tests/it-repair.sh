@@ -104,8 +104,13 @@ run 0 import "$MC_TMP/src" o/m@v2 "${remotes[@]}"
 run 0 rm o/m@v2 "${remotes[@]}"
 find "$MC_TMP/a/chunks" "$MC_TMP/b/chunks" -type f -exec touch -d '2 days ago' {} +
 all() { find "$MC_TMP/a/chunks" "$MC_TMP/b/chunks" -type f | wc -l; }
+# Whatever it asks the remote that is left has the answer.
+for ((i = 0; i < 256; i++)); do mkdir -p "$MC_TMP/a/chunks/$(printf %02x $i)"; done
+mkdir -p "$MC_TMP/a/tmp/gc"
 run 1 gc --remote "dir:$MC_TMP/a#name=a" --remote "dir:$MC_TMP/none#name=b" --grace 3600 --delete
+grep -q "remote dir:$MC_TMP/none is away; all are needed" "$MC_TMP/err" || fail "$(cat "$MC_TMP/err")"
 [ "$(all)" = 2402 ] || fail "$(all) copies beside a remote that is away"
+find "$MC_TMP/a/chunks" -type d -empty -delete
 run 0 gc "${remotes[@]}" --grace 3600 --json
 count garbage=1 missing=0
 [ "$(all)" = 2402 ] || fail "$(all) copies after a dry run"
