@@ -16,22 +16,24 @@ struct log {
 	unsigned n;
 };
 
+static char *dir;    /* of the test's journal */
+static struct log l; /* what the last opening replayed */
+
 static int remember(void *ctx, uint8_t type, const void *rec, size_t len, struct mc_err *err)
 {
-	struct log *l = ctx;
-
+	(void)ctx;
 	if (type == 99)
 		return mc_err_set(err, -EPROTONOSUPPORT, "record type %u is unknown", type);
-	ck_assert_uint_lt(l->n, 4096);
-	l->types[l->n] = type;
-	l->lens[l->n] = len;
-	l->first[l->n] = len > 0 ? *(const unsigned char *)rec : 0;
-	l->n++;
+	ck_assert_uint_lt(l.n, 4096);
+	l.types[l.n] = type;
+	l.lens[l.n] = len;
+	l.first[l.n] = len > 0 ? *(const unsigned char *)rec : 0;
+	l.n++;
 	return 0;
 }
 
-static int open_journal(const char *dir, const struct mc_io *io, struct log *l,
-	struct mc_journal **ret, unsigned *ret_damaged, struct mc_err *err)
+static int open_journal(
+	const struct mc_io *io, struct mc_journal **ret, unsigned *ret_damaged, struct mc_err *err)
 {
 	struct mc_journal_opts o = {
 		.io = io != NULL ? io : mc_io_real(),
@@ -39,10 +41,9 @@ static int open_journal(const char *dir, const struct mc_io *io, struct log *l,
 		.uuid = "fifteen bytes..",
 		.max_bytes = 64 * 1024,
 		.apply = remember,
-		.ctx = l,
 	};
 
-	l->n = 0;
+	l.n = 0;
 	return mc_journal_open(&o, ret, ret_damaged, err);
 }
 
@@ -63,12 +64,12 @@ static int emit_count(void *ctx, struct mc_journal *j)
 	return r;
 }
 
-static struct mc_journal *must_open(const char *dir, struct log *l)
+static struct mc_journal *must_open(void)
 {
 	struct mc_err err = {0};
 	struct mc_journal *j;
 	unsigned damaged;
-	int r = open_journal(dir, NULL, l, &j, &damaged, &err);
+	int r = open_journal(NULL, &j, &damaged, &err);
 
 	ck_assert_msg(r == 0, "%d %s", r, err.text);
 	ck_assert_uint_eq(damaged, 0);
@@ -76,7 +77,40 @@ static struct mc_journal *must_open(const char *dir, struct log *l)
 	return j;
 }
 
-static char *log_file(const char *dir)
+/* A new one, after its first snapshot. */
+static struct mc_journal *begin(const struct mc_io *io)
+{
+	struct mc_err err = {0};
+	struct mc_journal *j;
+	unsigned damaged;
+
+	dir = tier_dir_make("/tmp");
+	ck_assert_int_eq(open_journal(io, &j, &damaged, &err), 0);
+	ck_assert_uint_eq(l.n, 0);
+	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	return j;
+}
+
+static struct mc_journal *restart(struct mc_journal *j)
+{
+	mc_journal_close(j);
+	return must_open();
+}
+
+/* A durable record of one byte. */
+static void say(struct mc_journal *j, uint8_t type, char byte)
+{
+	ck_assert_int_eq(mc_journal_append(j, type, &byte, 1), 0);
+	ck_assert_int_eq(mc_journal_commit(j), 0);
+}
+
+static void end(struct mc_journal *j)
+{
+	mc_journal_close(j);
+	tier_dir_remove(dir);
+}
+
+static char *log_file(void)
 {
 	char *path = NULL;
 
@@ -91,13 +125,10 @@ static char *log_file(const char *dir)
 
 START_TEST(committed_records_are_replayed_in_order_and_uncommitted_ones_are_not)
 {
-	char *dir = tier_dir_make("/tmp");
-	static struct log l;
-	struct mc_journal *j = must_open(dir, &l);
+	struct mc_journal *j = begin(NULL);
 	static char big[30000] = "B";
 
 	ck_assert_uint_eq(l.n, 0);
-	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
 	ck_assert(!mc_journal_snapshot_due(j));
 	ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
 	ck_assert_int_eq(mc_journal_append(j, 2, NULL, 0), 0);
@@ -106,45 +137,37 @@ START_TEST(committed_records_are_replayed_in_order_and_uncommitted_ones_are_not)
 	ck_assert_int_eq(mc_journal_commit(j), 0);
 	ck_assert_uint_eq(mc_journal_log_bytes(j), 9 * MC_JOURNAL_PAGE);
 	ck_assert_int_eq(mc_journal_append(j, 4, "lost", 4), 0);
-	mc_journal_close(j);
-	j = must_open(dir, &l);
+	j = restart(j);
 	ck_assert_uint_eq(l.n, 3);
 	ck_assert_uint_eq(l.types[0], 1);
 	ck_assert_uint_eq(l.first[0], 'a');
 	ck_assert_uint_eq(l.types[1], 2);
 	ck_assert_uint_eq(l.lens[2], sizeof(big));
 	ck_assert_uint_eq(l.first[2], 'B');
-	mc_journal_close(j);
-	tier_dir_remove(dir);
+	end(j);
 }
 END_TEST
 
 START_TEST(a_snapshot_replaces_the_log_and_old_generations_are_removed)
 {
-	char *dir = tier_dir_make("/tmp"), path[4096];
-	static struct log l;
-	struct mc_journal *j = must_open(dir, &l);
+	char path[4096];
+	struct mc_journal *j = begin(NULL);
 	unsigned count = 3000;
 
-	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
 	while (!mc_journal_snapshot_due(j)) {
-		ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
-		ck_assert_int_eq(mc_journal_commit(j), 0);
+		say(j, 1, 'a');
 	}
 	ck_assert_uint_eq(mc_journal_log_bytes(j), 64 * 1024);
 	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), 0);
 	ck_assert_uint_eq(mc_journal_log_bytes(j), 0);
 	snprintf(path, sizeof(path), "%s/log.1", dir);
 	ck_assert_int_eq(access(path, F_OK), -1);
-	ck_assert_int_eq(mc_journal_append(j, 1, "z", 1), 0);
-	ck_assert_int_eq(mc_journal_commit(j), 0);
-	mc_journal_close(j);
-	j = must_open(dir, &l);
+	say(j, 1, 'z');
+	j = restart(j);
 	ck_assert_uint_eq(l.n, 3001);
 	ck_assert_uint_eq(l.types[2999], 7);
 	ck_assert_uint_eq(l.first[3000], 'z');
-	mc_journal_close(j);
-	tier_dir_remove(dir);
+	end(j);
 }
 END_TEST
 
@@ -165,45 +188,35 @@ static int emit_and_fail(void *ctx, struct mc_journal *j)
 
 START_TEST(what_was_appended_before_a_snapshot_ended_stands_at_its_end_and_not_in_the_log)
 {
-	char *dir = tier_dir_make("/tmp");
-	static struct log l;
-	struct mc_journal *j = must_open(dir, &l);
+	struct mc_journal *j = begin(NULL);
 	unsigned count = 2;
 
-	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
 	ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
 	ck_assert_int_eq(mc_journal_snapshot(j, emit_and_append, &count), 0);
 	ck_assert_int_eq(mc_journal_commit(j), 0);
 	ck_assert_uint_eq(mc_journal_log_bytes(j), 0);
-	mc_journal_close(j);
-	j = must_open(dir, &l);
+	j = restart(j);
 	ck_assert_uint_eq(l.n, 4);
 	ck_assert_uint_eq(l.types[1], 7);
 	ck_assert_uint_eq(l.types[2], 1);
 	ck_assert_uint_eq(l.types[3], 2);
-	mc_journal_close(j);
-	tier_dir_remove(dir);
+	end(j);
 }
 END_TEST
 
 START_TEST(a_snapshot_that_fails_leaves_what_was_appended_to_the_log)
 {
-	char *dir = tier_dir_make("/tmp");
-	static struct log l;
-	struct mc_journal *j = must_open(dir, &l);
+	struct mc_journal *j = begin(NULL);
 	unsigned count = 2;
 
-	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
 	ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
 	ck_assert_int_eq(mc_journal_snapshot(j, emit_and_fail, &count), -EIO);
 	ck_assert_int_eq(mc_journal_commit(j), 0);
-	mc_journal_close(j);
-	j = must_open(dir, &l);
+	j = restart(j);
 	ck_assert_uint_eq(l.n, 2);
 	ck_assert_uint_eq(l.types[0], 1);
 	ck_assert_uint_eq(l.types[1], 2);
-	mc_journal_close(j);
-	tier_dir_remove(dir);
+	end(j);
 }
 END_TEST
 
@@ -213,38 +226,33 @@ START_TEST(reading_stops_before_a_torn_page)
 	static const off_t at[] = {0, 4, 8, 16, 24, 40, 4095};
 
 	for (size_t i = 0; i < sizeof(at) / sizeof(*at); i++) {
-		char *dir = tier_dir_make("/tmp"), *path;
-		static struct log l;
-		struct mc_journal *j = must_open(dir, &l);
+		char *path;
+		struct mc_journal *j = begin(NULL);
 		unsigned char byte;
 		int fd;
 
-		ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
 		for (unsigned k = 0; k < 5; k++) {
-			ck_assert_int_eq(mc_journal_append(j, 1, &"abcde"[k], 1), 0);
-			ck_assert_int_eq(mc_journal_commit(j), 0);
+			say(j, 1, "abcde"[k]);
 		}
 		mc_journal_close(j);
-		path = log_file(dir);
+		path = log_file();
 		fd = open(path, O_RDWR | O_CLOEXEC);
 		ck_assert_int_eq(pread(fd, &byte, 1, 2 * MC_JOURNAL_PAGE + at[i]), 1);
 		byte ^= 0x10;
 		ck_assert_int_eq(pwrite(fd, &byte, 1, 2 * MC_JOURNAL_PAGE + at[i]), 1);
 		close(fd);
 		free(path);
-		j = must_open(dir, &l);
+		j = must_open();
 		ck_assert_uint_eq(l.n, 2);
-		mc_journal_close(j);
-		tier_dir_remove(dir);
+		end(j);
 	}
 }
 END_TEST
 
 START_TEST(superblock_pages_may_be_lost_and_both_lost_is_damage)
 {
-	char *dir = tier_dir_make("/tmp"), path[4096];
-	static struct log l;
-	struct mc_journal *j = must_open(dir, &l);
+	char path[4096];
+	struct mc_journal *j = begin(NULL);
 	struct mc_err err = {0};
 	unsigned damaged, count = 2;
 	int fd;
@@ -253,48 +261,40 @@ START_TEST(superblock_pages_may_be_lost_and_both_lost_is_damage)
 	mc_journal_close(j);
 	snprintf(path, sizeof(path), "%s/SUPER", dir);
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	/* Sequence 1 stands in page 1; page 0 was never written. */
-	ck_assert_int_eq(pwrite(fd, "garbage", 7, 0), 7);
-	j = must_open(dir, &l);
+	/* Sequence 1 stands in page 1, 2 in page 0. */
+	ck_assert_int_eq(pwrite(fd, "garbage", 7, MC_JOURNAL_PAGE), 7);
+	j = must_open();
 	ck_assert_uint_eq(l.n, 2);
 	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), 0);
 	mc_journal_close(j);
-	ck_assert_int_eq(pwrite(fd, "garbage", 7, MC_JOURNAL_PAGE), 7);
-	j = must_open(dir, &l);
+	ck_assert_int_eq(pwrite(fd, "garbage", 7, 0), 7);
+	j = must_open();
 	ck_assert_uint_eq(l.n, 2);
 	mc_journal_close(j);
-	ck_assert_int_eq(pwrite(fd, "garbage", 7, 0), 7);
+	ck_assert_int_eq(pwrite(fd, "garbage", 7, MC_JOURNAL_PAGE), 7);
 	close(fd);
-	ck_assert_int_eq(open_journal(dir, NULL, &l, &j, &damaged, &err), 0);
+	ck_assert_int_eq(open_journal(NULL, &j, &damaged, &err), 0);
 	ck_assert_uint_eq(damaged, 1);
 	ck_assert_uint_eq(l.n, 2); /* of the newest snapshot that is complete */
 	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), 0);
-	mc_journal_close(j);
-	j = must_open(dir, &l);
+	j = restart(j);
 	ck_assert_uint_eq(l.n, 2);
-	mc_journal_close(j);
-	tier_dir_remove(dir);
+	end(j);
 }
 END_TEST
 
 START_TEST(unknown_record_and_foreign_store_are_refused_with_a_text)
 {
-	char *dir = tier_dir_make("/tmp");
-	static struct log l;
-	struct mc_journal *j = must_open(dir, &l);
+	struct mc_journal *j = begin(NULL);
 	struct mc_err err = {0}, err2 = {0};
-	struct mc_journal_opts other = {.io = mc_io_real(),
-		.dir = dir,
-		.uuid = "another store..",
-		.apply = remember,
-		.ctx = &l};
+	struct mc_journal_opts other = {
+		.io = mc_io_real(), .dir = dir, .uuid = "another store..", .apply = remember};
 	unsigned damaged;
 
-	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
 	ck_assert_int_eq(mc_journal_append(j, 99, NULL, 0), 0);
 	ck_assert_int_eq(mc_journal_commit(j), 0);
 	mc_journal_close(j);
-	ck_assert_int_eq(open_journal(dir, NULL, &l, &j, &damaged, &err), -EPROTONOSUPPORT);
+	ck_assert_int_eq(open_journal(NULL, &j, &damaged, &err), -EPROTONOSUPPORT);
 	ck_assert_str_eq(err.text, "record type 99 is unknown");
 	ck_assert_int_eq(mc_journal_open(&other, &j, &damaged, &err2), -ESTALE);
 	ck_assert_ptr_nonnull(strstr(err2.text, "another store"));
@@ -312,16 +312,12 @@ static int failing_fdatasync(const struct mc_io *io, int fd)
 
 START_TEST(after_a_failed_sync_only_a_new_generation_takes_records)
 {
-	char *dir = tier_dir_make("/tmp");
-	static struct log l;
 	struct mc_io io = *mc_io_real();
-	struct mc_err err = {0};
 	struct mc_journal *j;
-	unsigned damaged, count = 1;
+	unsigned count = 1;
 
 	io.fdatasync = failing_fdatasync;
-	ck_assert_int_eq(open_journal(dir, &io, &l, &j, &damaged, &err), 0);
-	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	j = begin(&io);
 	sync_fails = true;
 	ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
 	ck_assert_int_eq(mc_journal_commit(j), -EIO);
@@ -331,14 +327,12 @@ START_TEST(after_a_failed_sync_only_a_new_generation_takes_records)
 	ck_assert(mc_journal_snapshot_due(j));
 	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), 0);
 	ck_assert_int_eq(mc_journal_commit(j), 0);
-	mc_journal_close(j);
-	j = must_open(dir, &l);
+	j = restart(j);
 	/* The snapshot, and "b", which waited in memory. */
 	ck_assert_uint_eq(l.n, 2);
 	ck_assert_uint_eq(l.types[0], 7);
 	ck_assert_uint_eq(l.first[1], 'b');
-	mc_journal_close(j);
-	tier_dir_remove(dir);
+	end(j);
 }
 END_TEST
 
@@ -356,22 +350,17 @@ int __wrap_mc_journal_buf_add(struct mc_journal_buf *b, uint8_t type, const void
 
 START_TEST(what_follows_a_record_without_memory_is_durable_by_a_snapshot_only)
 {
-	char *dir = tier_dir_make("/tmp");
-	static struct log l;
-	struct mc_journal *j = must_open(dir, &l);
+	struct mc_journal *j = begin(NULL);
 	unsigned count = 1;
 
-	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
-	ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
-	ck_assert_int_eq(mc_journal_commit(j), 0);
+	say(j, 1, 'a');
 	no_memory = 1;
 	ck_assert_int_eq(mc_journal_append(j, 2, "b", 1), -ENOMEM);
 	ck_assert_int_eq(mc_journal_commit(j), -ENOMEM);
 	ck_assert_int_eq(mc_journal_append(j, 3, "c", 1), 0);
 	ck_assert_int_eq(mc_journal_commit(j), -ENOMEM);
 	ck_assert(mc_journal_snapshot_due(j));
-	mc_journal_close(j);
-	j = must_open(dir, &l);
+	j = restart(j);
 	ck_assert_uint_eq(l.n, 1); /* neither of them */
 	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
 	no_memory = 1;
@@ -379,8 +368,7 @@ START_TEST(what_follows_a_record_without_memory_is_durable_by_a_snapshot_only)
 	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), 0);
 	ck_assert_int_eq(mc_journal_commit(j), 0);
 	ck_assert(mc_journal_usable(j));
-	mc_journal_close(j);
-	tier_dir_remove(dir);
+	end(j);
 }
 END_TEST
 
@@ -396,22 +384,17 @@ static int emit_and_lose(void *ctx, struct mc_journal *j)
 
 START_TEST(a_snapshot_during_which_a_record_found_no_memory_does_not_count)
 {
-	char *dir = tier_dir_make("/tmp");
-	static struct log l;
-	struct mc_journal *j = must_open(dir, &l);
+	struct mc_journal *j = begin(NULL);
 	unsigned count = 3;
 
-	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
 	ck_assert_int_eq(mc_journal_snapshot(j, emit_and_lose, &count), -ENOMEM);
 	ck_assert(!mc_journal_usable(j));
 	ck_assert_int_ne(mc_journal_commit(j), 0);
 	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), 0);
 	ck_assert_int_eq(mc_journal_commit(j), 0);
-	mc_journal_close(j);
-	j = must_open(dir, &l);
+	j = restart(j);
 	ck_assert_uint_eq(l.n, 3);
-	mc_journal_close(j);
-	tier_dir_remove(dir);
+	end(j);
 }
 END_TEST
 
@@ -425,8 +408,7 @@ static int failing_fallocate(const struct mc_io *io, int fd, int mode, uint64_t 
 
 START_TEST(a_snapshot_whose_log_could_not_be_made_is_not_taken_for_the_one_in_force)
 {
-	char *dir = tier_dir_make("/tmp"), path[4096];
-	static struct log l;
+	char path[4096];
 	struct mc_io io = *mc_io_real();
 	struct mc_err err = {0};
 	struct mc_journal *j;
@@ -434,25 +416,22 @@ START_TEST(a_snapshot_whose_log_could_not_be_made_is_not_taken_for_the_one_in_fo
 	int fd;
 
 	io.fallocate = failing_fallocate;
-	ck_assert_int_eq(open_journal(dir, &io, &l, &j, &damaged, &err), 0);
-	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
+	j = begin(&io);
 	logs_fail = true;
 	ck_assert_int_eq(mc_journal_snapshot(j, emit_count, &count), -ENOSPC);
 	logs_fail = false;
 	/* The log in force goes on. */
-	ck_assert_int_eq(mc_journal_append(j, 1, "a", 1), 0);
-	ck_assert_int_eq(mc_journal_commit(j), 0);
+	say(j, 1, 'a');
 	mc_journal_close(j);
 	snprintf(path, sizeof(path), "%s/SUPER", dir);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	ck_assert_int_eq(pwrite(fd, "garbage", 7, 0), 7);
 	ck_assert_int_eq(pwrite(fd, "garbage", 7, MC_JOURNAL_PAGE), 7);
 	close(fd);
-	ck_assert_int_eq(open_journal(dir, NULL, &l, &j, &damaged, &err), 0);
+	ck_assert_int_eq(open_journal(NULL, &j, &damaged, &err), 0);
 	ck_assert_uint_eq(l.n, 1);
 	ck_assert_uint_eq(l.first[0], 'a');
-	mc_journal_close(j);
-	tier_dir_remove(dir);
+	end(j);
 }
 END_TEST
 
@@ -467,22 +446,17 @@ static void *commit_many(void *arg)
 
 START_TEST(concurrent_commits_share_groups_and_lose_nothing)
 {
-	char *dir = tier_dir_make("/tmp");
-	static struct log l;
-	struct mc_journal *j = must_open(dir, &l);
+	struct mc_journal *j = begin(NULL);
 	pthread_t t[8];
 
-	ck_assert_int_eq(mc_journal_snapshot(j, emit_nothing, NULL), 0);
 	for (unsigned i = 0; i < 8; i++)
 		ck_assert_int_eq(pthread_create(&t[i], NULL, commit_many, j), 0);
 	for (unsigned i = 0; i < 8; i++)
 		pthread_join(t[i], NULL);
 	ck_assert_uint_le(mc_journal_log_bytes(j), 400 * MC_JOURNAL_PAGE);
-	mc_journal_close(j);
-	j = must_open(dir, &l);
+	j = restart(j);
 	ck_assert_uint_eq(l.n, 400);
-	mc_journal_close(j);
-	tier_dir_remove(dir);
+	end(j);
 }
 END_TEST
 
