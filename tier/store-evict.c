@@ -14,6 +14,28 @@
 #define HELD_NS 1000000000u /* how long a held image is left in peace */
 #define MAX_DEMOTIONS 8     /* victims sent to NVMe first, in one search */
 
+struct mc_run *mc_run_pin(struct mc_file *f, uint64_t block)
+{
+	struct mc_store *s = f->store;
+	struct mc_run *run;
+
+	mc_mutex_lock(&s->lock);
+	run = f->runs[block >> MC_RUN_SHIFT];
+	if (run != NULL && run->evicting)
+		run = NULL;
+	if (run != NULL)
+		run->pins++;
+	mc_mutex_unlock(&s->lock);
+	return run;
+}
+
+void mc_run_unpin(struct mc_store *s, struct mc_run *run)
+{
+	mc_mutex_lock(&s->lock);
+	run->pins--;
+	mc_mutex_unlock(&s->lock);
+}
+
 static bool dram_evictable(void *ctx, const struct mc_policy_entry *e)
 {
 	const struct mc_pair *p =

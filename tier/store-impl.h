@@ -305,6 +305,10 @@ static inline bool mc_pin_holds(const struct mc_file *f, enum mc_tier tier)
 }
 
 /* store-evict.c */
+/* The run of NVMe that has the block stays until it is unpinned; NULL: there is none, or it goes.
+ */
+struct mc_run *mc_run_pin(struct mc_file *f, uint64_t block);
+void mc_run_unpin(struct mc_store *s, struct mc_run *run);
 /* EVICTING (T5), then gone: bytes freed, or -EAGAIN: a client holds the image. The caller has seen
  * that the pair may leave, has a reference of the file, and its image is open. */
 void mc_pair_mark_locked(struct mc_store *s, struct mc_pair *p) MC_REQUIRES(s->lock);

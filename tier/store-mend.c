@@ -60,21 +60,13 @@ static int write_block(struct mc_file *f, uint64_t block, uint8_t *buf)
 	/* Memory of the DRAM tier is not checked each time it is read. */
 	if (ops->block_crc != NULL && ops->block_crc(f->src, block) != crc)
 		return -EBADMSG;
-	mc_mutex_lock(&s->lock);
-	run = f->runs[block >> MC_RUN_SHIFT];
-	if (run != NULL && run->evicting)
-		run = NULL;
-	if (run != NULL)
-		run->pins++;
-	mc_mutex_unlock(&s->lock);
+	run = mc_run_pin(f, block);
 	if (run == NULL)
 		return -ESTALE;
 	r = mc_nvme_put(f->nvme, block, buf, crc);
 	if (r == 0)
 		r = mc_nvme_sync(s->nvme);
-	mc_mutex_lock(&s->lock);
-	run->pins--;
-	mc_mutex_unlock(&s->lock);
+	mc_run_unpin(s, run);
 	return r == 0 && !mc_nvme_present(f->nvme, block) ? -EIO : r;
 }
 

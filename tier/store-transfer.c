@@ -46,22 +46,14 @@ static bool nvme_take(struct mc_store *s, struct mc_job *job)
 
 	if (s->nvme == NULL || job->no_nvme)
 		return false;
-	mc_mutex_lock(&s->lock);
-	run = f->runs[job->block >> MC_RUN_SHIFT];
-	if (run != NULL && run->evicting)
-		run = NULL;
-	if (run != NULL)
-		run->pins++;
-	mc_mutex_unlock(&s->lock);
+	run = mc_run_pin(f, job->block);
 	if (run == NULL)
 		return false;
 	if (mc_file_nvme_open(f, false) == 0 && mc_nvme_present(f->nvme, job->block)) {
 		job->run = run;
 		return true;
 	}
-	mc_mutex_lock(&s->lock);
-	run->pins--;
-	mc_mutex_unlock(&s->lock);
+	mc_run_unpin(s, run);
 	return false;
 }
 
