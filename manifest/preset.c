@@ -134,9 +134,11 @@ static int make_mesh(json_t *root, const char *family, uint32_t *n, struct mc_er
 	return r;
 }
 
-static int open_preset(
-	const char *family, const char *name, bool tied, struct mc_layout **ret, struct mc_err *err)
+/* family NULL: what config says. */
+static int open_preset(const char *family, const json_t *config, const char *name,
+	struct mc_layout **ret, struct mc_err *err)
 {
+	bool tied = json_is_true(json_object_get(config, "tie_word_embeddings"));
 	const struct mc_preset_text *t = mc_preset_texts;
 	uint32_t sizes[N_AXES] = {0};
 	json_t *root = NULL;
@@ -147,6 +149,10 @@ static int open_preset(
 
 	if (r < 0)
 		return r;
+	if (family == NULL)
+		family = family_of(config, err);
+	if (family == NULL)
+		return -ENOENT;
 	while (t->name != NULL && strcmp(t->name, family) != 0)
 		t++;
 	if (t->name == NULL)
@@ -168,14 +174,11 @@ static int open_preset(
 
 int mc_preset_open(const char *family, const char *name, struct mc_layout **ret, struct mc_err *err)
 {
-	return open_preset(family, name, false, ret, err);
+	return open_preset(family, NULL, name, ret, err);
 }
 
 int mc_preset_layout(
 	const json_t *config, const char *name, struct mc_layout **ret, struct mc_err *err)
 {
-	const char *family = family_of(config, err);
-	bool tied = json_is_true(json_object_get(config, "tie_word_embeddings"));
-
-	return family == NULL ? -ENOENT : open_preset(family, name, tied, ret, err);
+	return open_preset(NULL, config, name, ret, err);
 }

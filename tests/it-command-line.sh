@@ -88,6 +88,15 @@ END
 expect 0 '{"event":"checked","file":"'"$MC_TMP/config.json"'"}' config check "$MC_TMP/config.json" --json
 expect 1 '"text":"\ufffd: No such file' config check $'\xff' --json
 
+cat >"$MC_TMP/layout.json" <<'END'
+{"format":"reshard-layout","version":1,"name":"halves","mesh":{"axes":[["tp",2]]},"rules":[{"match":"**","replicate":true}]}
+END
+for args in "check $MC_TMP/layout.json:good" "add $MC_TMP/layout.json:registered" ls:registered 'rm halves:removed'; do
+	# shellcheck disable=SC2086
+	expect 0 '{"event":"'"${args##*:}"'","kind":"layout","name":"halves"}' layout ${args%:*} --json "${remote[@]}"
+done
+expect 1 '"xx" is no layout: no document of that name, and no mesh like' layout show xx "${remote[@]}"
+
 # What stands in the way is named together with the tier and the way out.
 : >"$MC_TMP/file"
 expect 1 "dir:$MC_TMP/file: Not a directory; give the directory that holds" ls --remote "dir:$MC_TMP/file"

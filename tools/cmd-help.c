@@ -32,7 +32,7 @@ void mc_program_help(FILE *out)
 		"A tree of model checkpoints and KV-cache objects in DRAM and NVMe above NFS.\n\n"
 		"Commands:\n");
 	for (unsigned i = 0; i < mc_command_count; i++)
-		fprintf(out, "  %-10s %s\n", mc_command_table[i].name,
+		fprintf(out, "  %-12s %s\n", mc_command_table[i].name,
 			mc_command_table[i].sentence);
 	fprintf(out, "\n'mooncakefs help COMMAND' explains one.\n");
 	put_exit_codes(UINT_MAX, out);

@@ -14,43 +14,56 @@
 
 #define RULE_TEXT 1200 /* bytes; a rule's place and pattern */
 
+/* What happened to a layout or profile, for programs. */
+static void tell(const char *event, const char *kind, const char *name)
+{
+	struct mc_json_line j;
+
+	mc_json_line_begin(&j, stdout);
+	mc_json_line_text(&j, "event", event);
+	mc_json_line_text(&j, "kind", kind);
+	mc_json_line_text(&j, "name", name);
+	mc_json_line_end(&j);
+}
+
 static int list_one(void *ctx, const char *name)
 {
-	(void)ctx;
-	return printf("%s\n", name) < 0 ? -EIO : 0;
+	const bool *json = ctx;
+
+	if (*json)
+		tell("registered", "layout", name);
+	else
+		printf("%s\n", name);
+	return ferror(stdout) ? -EIO : 0;
 }
 
 static int list(const struct mc_options *o)
 {
 	struct mc_err err = {0};
+	bool json = mc_options_flag(o, MC_OPT_JSON);
 	struct mc_remote *remote;
 	int r = mc_open_remote(o, &remote);
 
 	if (r != 0)
 		return r;
-	r = mc_layouts_list(remote, list_one, NULL, &err);
+	r = mc_layouts_list(remote, list_one, &json, &err);
 	mc_remote_close(remote);
 	return r < 0 ? mc_fail(&err, r) : MC_EXIT_OK;
 }
 
 /* A profile has the name of its file. */
 static int add_profile(struct mc_remote *remote, const char *path, const void *text, size_t len,
-	struct mc_err *err)
+	char name[MC_NAME_MAX + 1], struct mc_err *err)
 {
 	const char *base = strrchr(path, '/');
-	char name[MC_NAME_MAX + 1];
 	size_t n;
-	int r;
 
 	base = base != NULL ? base + 1 : path;
 	n = strlen(base);
 	if (n > 5 && strcmp(base + n - 5, ".json") == 0)
 		n -= 5;
-	snprintf(name, sizeof(name), "%.*s", (int)n, base);
-	r = mc_profiles_put(remote, name, text, len, err);
-	if (r == 0)
-		printf("%s: a profile, for layouts that name it in emit.profile\n", name);
-	return r;
+	snprintf(name, MC_NAME_MAX + 1, "%.*s", (int)n, base);
+	return mc_profiles_put(remote, name, text, len, err);
 }
 
 static int add(const struct mc_options *o, const char *path)
@@ -60,6 +73,7 @@ static int add(const struct mc_options *o, const char *path)
 	struct mc_err err = {0};
 	struct mc_remote *remote;
 	size_t len;
+	bool profile;
 	int r = mc_read_file(path, MC_PROFILE_MAX_BYTES, &text, &len, &err);
 
 	if (r < 0)
@@ -67,15 +81,19 @@ static int add(const struct mc_options *o, const char *path)
 	r = mc_open_remote(o, &remote);
 	if (r != 0)
 		return r;
-	if (memmem(text, len, "\"engine-profile\"", 16) != NULL) {
-		r = add_profile(remote, path, text, len, &err);
-	} else {
-		r = mc_layouts_put(remote, NULL, text, len, name, &err);
-		if (r == 0)
-			printf("%s: views/ORG/MODEL/%s\n", name, name);
-	}
+	profile = memmem(text, len, "\"engine-profile\"", 16) != NULL;
+	r = profile ? add_profile(remote, path, text, len, name, &err)
+		    : mc_layouts_put(remote, NULL, text, len, name, &err);
 	mc_remote_close(remote);
-	return r < 0 ? mc_fail(&err, r) : MC_EXIT_OK;
+	if (r < 0)
+		return mc_fail(&err, r);
+	if (mc_options_flag(o, MC_OPT_JSON))
+		tell("registered", profile ? "profile" : "layout", name);
+	else if (profile)
+		printf("%s: a profile, for layouts that name it in emit.profile\n", name);
+	else
+		printf("%s: views/ORG/MODEL/%s\n", name, name);
+	return MC_EXIT_OK;
 }
 
 /* By its name, or that of its file in layouts/. */
@@ -98,6 +116,8 @@ static int drop(const struct mc_options *o, const char *what)
 		err.text[0] = '\0';
 		mc_err_set(&err, r, "no layout \"%s\" is registered", name);
 	}
+	if (r == 0 && mc_options_flag(o, MC_OPT_JSON))
+		tell("removed", "layout", name);
 	return r < 0 ? mc_fail(&err, r) : MC_EXIT_OK;
 }
 
@@ -256,7 +276,10 @@ int mc_cmd_layout(const struct mc_options *o)
 	r = mc_open_layout(o, what, NULL, &l);
 	if (r != 0)
 		return r;
-	printf("%s: good, %u ranks\n", mc_layout_name(l), mc_layout_world(l));
+	if (mc_options_flag(o, MC_OPT_JSON))
+		tell("good", "layout", mc_layout_name(l));
+	else
+		printf("%s: good, %u ranks\n", mc_layout_name(l), mc_layout_world(l));
 	mc_layout_free(l);
 	return MC_EXIT_OK;
 }
