@@ -205,7 +205,7 @@ void mc_kvop_setattr(fuse_req_t req, fuse_ino_t ino, const struct stat *attr, in
 		return;
 	q->flags = (unsigned)to_set;
 	q->read.off = (uint64_t)attr->st_size;
-	q->mtime = attr->st_mtim;
+	q->mtime = mc_kv_time(attr->st_mtim);
 	if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0)
 		clock_gettime(CLOCK_REALTIME, &q->mtime);
 	/* By a descriptor that is open for writing there is no RELEASE to wait for, but the wait

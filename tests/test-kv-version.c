@@ -289,6 +289,29 @@ START_TEST(a_new_mtime_of_a_flushed_object_survives_and_writes_no_data)
 }
 END_TEST
 
+/* Nothing overflows on the way to the journal and back. */
+START_TEST(a_time_that_nanoseconds_cannot_say_becomes_the_nearest)
+{
+	static const struct timespec far[] = {{.tv_sec = INT64_MAX, .tv_nsec = 999999999},
+		{.tv_sec = INT64_MIN}, {.tv_sec = MC_KV_TIME_MAX_S + 1}};
+	struct kv_fixture x;
+
+	start(&x);
+	put_durable(x.kv, "a", 3000, 1);
+	for (unsigned i = 0; i < 3; i++) {
+		int64_t nearest = far[i].tv_sec < 0 ? -MC_KV_TIME_MAX_S : MC_KV_TIME_MAX_S;
+
+		ck_assert_int_eq(mc_kv_set_mtime(x.kv, "a", &far[i]), 0);
+		ck_assert_int_eq(attr_of(x.kv, "a").mtime_s, nearest);
+		lose_dram(&x);
+		wait_recovered(x.kv);
+		ck_assert_int_eq(attr_of(x.kv, "a").mtime_s, nearest);
+		ck_assert_uint_eq(attr_of(x.kv, "a").mtime_ns, 0);
+	}
+	kv_fixture_close(&x);
+}
+END_TEST
+
 static void expect_mtime(struct mc_kv *kv, const char *key, const struct timespec *t)
 {
 	struct mc_kv_attr a;
@@ -371,4 +394,5 @@ SUITE_MAIN("kv-version", a_durable_version_outlives_what_replaced_it_and_was_los
 	readers_of_a_large_version_keep_it_when_it_is_replaced_renamed_over_or_removed,
 	readers_of_a_large_version_on_the_remote_keep_it_when_it_is_replaced,
 	a_new_mtime_of_a_flushed_object_survives_and_writes_no_data,
+	a_time_that_nanoseconds_cannot_say_becomes_the_nearest,
 	a_new_mtime_survives_wherever_the_object_lies)

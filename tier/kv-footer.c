@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define FORMAT 1
+#define SIZE_LIMIT (UINT64_C(1) << 44) /* bytes of a payload: a footer is then at most 64 MiB */
 
 struct tail {
 	uint64_t length; /* of the payload */
@@ -36,7 +37,7 @@ void kv_footer_write(const struct mc_kv_meta *meta, char *to)
 	size_t key_len = strlen(meta->key), n = meta->n_crc * sizeof(uint32_t);
 	struct tail t = {
 		.length = meta->size,
-		.mtime_ns = meta->mtime_s * INT64_C(1000000000) + meta->mtime_ns,
+		.mtime_ns = kv_time_ns(meta->mtime_s, meta->mtime_ns),
 		.n_crc = meta->n_crc,
 		.key_len = (uint32_t)key_len,
 		.format = FORMAT,
@@ -63,7 +64,8 @@ int kv_footer_parse(
 		return -EBADMSG;
 	memcpy(&t, tail + len - sizeof(t), sizeof(t));
 	if (memcmp(t.magic, "MCKVOBJ", 8) != 0 || t.format != FORMAT || t.key_len == 0 ||
-		t.key_len > KV_KEY_MAX || mc_block_count(t.length) != t.n_crc)
+		t.key_len > KV_KEY_MAX || t.length > SIZE_LIMIT ||
+		mc_block_count(t.length) != t.n_crc)
 		return -EBADMSG;
 	n = t.n_crc * sizeof(uint32_t);
 	footer = kv_footer_len(t.n_crc, t.key_len);

@@ -26,7 +26,8 @@ static int apply_put(struct mc_kv_log *log, enum mc_kv_kind kind, const unsigned
 		return 0;
 	memcpy(&put, p, sizeof(put));
 	crc_len = 4 * (size_t)put.n_crc;
-	if (len - sizeof(put) <= crc_len || len - sizeof(put) - crc_len > MC_KV_KEY_MAX)
+	if (put.n_crc > MC_KV_CRC_MAX || len - sizeof(put) <= crc_len ||
+		len - sizeof(put) - crc_len > MC_KV_KEY_MAX)
 		return 0;
 	crc = malloc(crc_len + 1);
 	if (crc == NULL)

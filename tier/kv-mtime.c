@@ -91,7 +91,7 @@ int mc_kv_set_mtime(struct mc_kv *kv, const char *key, const struct timespec *mt
 
 	obj = r == 0 ? kv_index_find(kv->index, key) : NULL;
 	if (obj != NULL)
-		r = set(kv, key, obj, mtime->tv_sec * INT64_C(1000000000) + mtime->tv_nsec);
+		r = set(kv, key, obj, kv_time_ns(mtime->tv_sec, mtime->tv_nsec));
 	else if (r == 0)
 		r = kv_index_dir(kv->index, key, strlen(key)) != NULL ? -EISDIR : -ENOENT;
 	kv_change_end(kv, &gate);

@@ -158,6 +158,13 @@ uint64_t kv_child_seq(uintptr_t child);
 /* First child at or after seq. */
 uint32_t kv_dir_from(const struct kv_dir *d, uint64_t seq);
 
+static inline int64_t kv_time_ns(int64_t s, int64_t ns)
+{
+	struct timespec t = mc_kv_time((struct timespec){.tv_sec = s, .tv_nsec = ns});
+
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
 static inline int64_t kv_floor_s(int64_t ns)
 {
 	return ns / INT64_C(1000000000) - (ns % INT64_C(1000000000) < 0);

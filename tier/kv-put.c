@@ -219,7 +219,7 @@ int mc_kv_publish(struct mc_kv_writer *w, const char *key, const struct timespec
 	if (r == 0 && (obj == NULL || res == NULL))
 		r = -ENOMEM;
 	if (r == 0) {
-		obj->mtime_ns = mtime->tv_sec * INT64_C(1000000000) + mtime->tv_nsec;
+		obj->mtime_ns = kv_time_ns(mtime->tv_sec, mtime->tv_nsec);
 		obj->res = res;
 		res->obj = obj;
 		res->ready = true;

@@ -63,7 +63,7 @@ static void on_put(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_
 	obj = enter_locked(kv, kv->replay, meta->key, meta->size);
 	if (obj != NULL) {
 		memcpy(obj->version, meta->version, sizeof(obj->version));
-		obj->mtime_ns = meta->mtime_s * INT64_C(1000000000) + meta->mtime_ns;
+		obj->mtime_ns = kv_time_ns(meta->mtime_s, meta->mtime_ns);
 		kv_loc_set(obj, loc);
 		obj->warm = KV_WARM / 2;
 		kv_crcs_copy(obj, meta->crc);

@@ -108,6 +108,17 @@ int mc_kv_unlink(struct mc_kv *kv, const char *key);
 enum { MC_KV_NOREPLACE = 1 };
 int mc_kv_rename(struct mc_kv *kv, const char *from, const char *to, unsigned flags);
 
+/* Times of objects are kept in nanoseconds: one before 1677 or after 2262 becomes the nearest. */
+#define MC_KV_TIME_MAX_S INT64_C(9223372035)
+static inline struct timespec mc_kv_time(struct timespec t)
+{
+	if (t.tv_sec > MC_KV_TIME_MAX_S)
+		return (struct timespec){.tv_sec = MC_KV_TIME_MAX_S};
+	if (t.tv_sec < -MC_KV_TIME_MAX_S)
+		return (struct timespec){.tv_sec = -MC_KV_TIME_MAX_S};
+	return t;
+}
+
 /* Gives the version that key has now another mtime. [blocks] for the journal where the object was
  * durable. -ENOENT, -EISDIR. */
 int mc_kv_set_mtime(struct mc_kv *kv, const char *key, const struct timespec *mtime);
