@@ -9,15 +9,21 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-static inline struct mc_dram *open_tier(const char *dir, uint64_t capacity)
+static inline struct mc_dram *open_with(const struct mc_dram_opts *o)
 {
-	struct mc_dram_opts o = {.dir = dir, .capacity = capacity};
 	struct mc_err err = {0};
 	struct mc_dram *d;
-	int r = mc_dram_open(&o, &d, &err);
+	int r = mc_dram_open(o, &d, &err);
 
 	ck_assert_msg(r == 0, "%d %s", r, err.text);
 	return d;
+}
+
+static inline struct mc_dram *open_tier(const char *dir, uint64_t capacity)
+{
+	struct mc_dram_opts o = {.dir = dir, .capacity = capacity};
+
+	return open_with(&o);
 }
 
 static inline struct mc_dram_stats stats(struct mc_dram *d)

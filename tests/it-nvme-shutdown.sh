@@ -15,7 +15,6 @@ skip() { echo "$*"; exit 77; }
 
 cleanup()
 {
-	umount "$tmp/mnt" 2>/dev/null || true
 	[ -z "$loop" ] || losetup -d "$loop"
 	rm -f "$tmp/disk"
 }
@@ -34,7 +33,8 @@ for type in ext4 xfs; do
 	ext4) mkfs.ext4 -q -F "$loop" ;;
 	xfs) mkfs.xfs -q -f "$loop" ;;
 	esac
-	CK_FORK=no "$power" "$loop" "$tmp/mnt" "$type" "$cycles" "$seed"
+	# Whoever copies the mount namespace meanwhile gets no copy of this mount: it would outlive the umount.
+	CK_FORK=no unshare --mount --propagation private "$power" "$loop" "$tmp/mnt" "$type" "$cycles" "$seed"
 	losetup -d "$loop"
 	loop=
 	rm -f "$tmp/disk"

@@ -195,6 +195,24 @@ START_TEST(clean_close_unmounts_and_keep_does_not)
 }
 END_TEST
 
+START_TEST(what_is_for_one_process_alone_lies_nowhere_in_the_tree)
+{
+	char *dir = tier_dir_make("/dev/shm");
+	struct mc_dram_opts o = {.dir = dir, .capacity = 8 * MIB, .alone = true};
+	struct mc_dram *d = open_with(&o);
+	struct mc_dram_image *img = fill_file(d, 1, 3 * MIB);
+	struct stat at_dir, at_image;
+
+	ck_assert_int_eq(stat(dir, &at_dir), 0);
+	ck_assert_int_eq(fstat(mc_dram_fd(img), &at_image), 0);
+	ck_assert(at_dir.st_dev != at_image.st_dev || geteuid() != 0);
+	for (uint64_t b = 0; b < 3; b++)
+		ck_assert(tier_matches(mc_dram_ptr(img, b), MIB, 1, b * MIB));
+	mc_dram_image_put(img);
+	close_and_remove(d, dir);
+}
+END_TEST
+
 struct racer {
 	struct mc_dram *d;
 	unsigned seed;
@@ -252,4 +270,5 @@ SUITE_MAIN("dram", pairs_are_reserved_and_blocks_valid_only_once_committed,
 	a_mapping_that_outlives_its_descriptor_keeps_its_bytes_under_pressure,
 	our_own_duplicate_and_mapping_do_not_stop_eviction,
 	a_second_daemon_on_the_directory_is_refused, clean_close_unmounts_and_keep_does_not,
+	what_is_for_one_process_alone_lies_nowhere_in_the_tree,
 	accounting_is_exact_after_concurrent_reserve_and_punch)

@@ -37,6 +37,7 @@ struct mc_dram {
 	char *dir;                         /* owned */
 	int dir_fd;  /* owned: flock on what lay at dir before mounting: one daemon mounts at a time
 		      */
+	int root_fd; /* owned: what dir names when it is no place in the tree any more; -1 */
 	int lock_fd; /* owned: flock on dir/LOCK, one daemon per directory */
 	bool mounted, huge, leases;
 	bool fresh;                 /* mounted by this daemon, not taken over */

@@ -251,15 +251,32 @@ static int take_lock(struct mc_dram *d, struct mc_err *err)
 	return flock(d->lock_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : busy(d, err);
 }
 
+/* The new tmpfs leaves the tree: only this process holds it from now on. */
+static int detach(struct mc_dram *d)
+{
+	char *dir;
+
+	d->root_fd = open(d->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (d->root_fd < 0)
+		return -errno;
+	mc_dram_mount_close(d->dir);
+	d->mounted = false;
+	if (asprintf(&dir, "/proc/self/fd/%d", d->root_fd) < 0)
+		return -ENOMEM;
+	free(d->dir);
+	d->dir = dir;
+	return 0;
+}
+
 /* Only the holder of both locks mounts, resizes and adopts. */
-static int settle(struct mc_dram *d, const char *dir, struct mc_err *err)
+static int settle(struct mc_dram *d, const struct mc_dram_opts *o, struct mc_err *err)
 {
 	struct mc_dram_mount mnt = {0};
-	int r = mc_dram_mount_mkdir(dir);
+	int r = mc_dram_mount_mkdir(o->dir);
 
 	if (r != 0)
 		return r;
-	d->dir = realpath(dir, NULL);
+	d->dir = realpath(o->dir, NULL);
 	if (d->dir == NULL)
 		return -errno;
 	d->dir_fd = open(d->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -271,7 +288,10 @@ static int settle(struct mc_dram *d, const char *dir, struct mc_err *err)
 	d->mounted = mnt.mounted;
 	d->huge = mnt.huge;
 	d->fresh = mnt.fresh;
-	r = take_lock(d, err);
+	if (o->alone && mnt.fresh)
+		r = detach(d);
+	if (r == 0)
+		r = take_lock(d, err);
 	if (r == 0 && mnt.mounted && !mnt.fresh)
 		mc_dram_mount_resize(d->dir, d->capacity);
 	return r;
@@ -289,6 +309,8 @@ static void free_tier(struct mc_dram *d)
 		close(d->lock_fd);
 	if (d->dir_fd >= 0)
 		close(d->dir_fd);
+	if (d->root_fd >= 0)
+		close(d->root_fd);
 	mc_mutex_done(&d->lock);
 	free(d->adopted);
 	free(d->dir);
@@ -304,9 +326,9 @@ int mc_dram_open(const struct mc_dram_opts *opts, struct mc_dram **ret, struct m
 		return -ENOMEM;
 	mc_mutex_init(&d->lock);
 	d->lock_fd = -1;
-	d->dir_fd = -1;
+	d->dir_fd = d->root_fd = -1;
 	d->capacity = opts->capacity;
-	r = settle(d, opts->dir, err);
+	r = settle(d, opts, err);
 	/* Held images first: they cannot be given up, the others can. */
 	if (r == 0)
 		r = adopt_folder(d, "held");
@@ -314,7 +336,7 @@ int mc_dram_open(const struct mc_dram_opts *opts, struct mc_dram **ret, struct m
 		r = adopt_folder(d, "images");
 	if (r != 0) {
 		/* Ours, empty, and of no use to anybody. */
-		if (d->fresh)
+		if (d->fresh && d->mounted)
 			mc_dram_mount_close(d->dir);
 		free_tier(d);
 		return mc_err_set(

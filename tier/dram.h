@@ -24,6 +24,8 @@ struct mc_dram_opts {
 		*dir; /* where to mount the tmpfs, made if missing (0700); a directory that cannot
 			 be mounted over is used as it is, its capacity kept by accounting */
 	uint64_t capacity; /* bytes */
+	bool alone;        /* nobody takes it over: its memory ends with the process, however that
+			      ends. Its capacity cannot be raised. */
 };
 
 struct mc_dram_stats {

@@ -264,7 +264,9 @@ static void adopt_nvme(void *ctx, const struct mc_file_id *id)
 
 static int open_tiers(struct mc_store *s, struct mc_err *err)
 {
-	struct mc_dram_opts d = {.dir = s->opts.dram_dir, .capacity = s->opts.dram_capacity};
+	struct mc_dram_opts d = {.dir = s->opts.dram_dir,
+		.capacity = s->opts.dram_capacity,
+		.alone = s->opts.dram_alone};
 	struct mc_nvme_stats ns;
 	struct mc_nvme_opts n = {.dir = s->opts.nvme_dir,
 		.capacity = s->opts.nvme_capacity,

@@ -22,6 +22,7 @@ struct mc_store_opts {
 	struct mc_remote *remote; /* borrowed until mc_store_close returned */
 	const char *dram_dir;     /* see mc_dram_opts */
 	uint64_t dram_capacity;   /* bytes */
+	bool dram_alone;          /* see mc_dram_opts */
 	const char *nvme_dir;     /* NULL = no NVMe tier */
 	uint64_t nvme_capacity;   /* bytes, 0 = see mc_nvme_opts */
 	struct mc_block_cache

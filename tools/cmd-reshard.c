@@ -15,10 +15,8 @@
 #include "tools/size.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,19 +34,12 @@ struct resharding {
 	char dram_dir[64]; /* "" = none */
 };
 
-/* What is mounted from now on is this process's alone: its DRAM tier gives its memory back however
- * the process ends. Who may not mount has a plain directory there. */
-static void mount_alone(void)
-{
-	if (unshare(CLONE_NEWNS) == 0)
-		mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL);
-}
-
 /* The store between the source's blocks and the ranks that want them; goes with the command. */
 static int open_store(struct resharding *x, struct mc_err *err)
 {
 	struct mc_store_opts opts = {.remote = x->payload != NULL ? x->payload : x->in.remote,
 		.dram_capacity = mc_options_number(x->o, MC_OPT_DRAM),
+		.dram_alone = true,
 		.memory_budget = mc_options_number(x->o, MC_OPT_MEMORY),
 		.fetch_depth = (unsigned)(mc_options_number(x->o, MC_OPT_CONNECTIONS) *
 			mc_options_number(x->o, MC_OPT_DEPTH)),
@@ -224,7 +215,6 @@ int mc_cmd_reshard(const struct mc_options *o)
 
 	if (r < 0)
 		return mc_fail_usage(o, "%s", err.text);
-	mount_alone();
 	x.in.jobs = (unsigned)mc_options_number(o, MC_OPT_JOBS);
 	if (x.in.jobs == 0)
 		x.in.jobs = JOBS_DEFAULT;
