@@ -41,6 +41,15 @@ rc=0
 	fail "holder: $(cat "$MC_TMP/out")"
 grep -q "process $reader (sleep): open file" "$MC_TMP/err" || fail "holder: $(cat "$MC_TMP/err")"
 mounted || fail 'not mounted any more'
+if command -v setpriv >/dev/null; then
+	chmod 755 "$MC_TMP"
+	cp "$program" "$MC_TMP/program"
+	rc=0
+	setpriv --reuid=65534 --regid=65534 --clear-groups "$MC_TMP/program" umount "$mnt" 2>"$MC_TMP/err" || rc=$?
+	[ $rc = 1 ] && grep -q 'be root or the user who mounted' "$MC_TMP/err" ||
+		fail "umount by another user: $rc $(cat "$MC_TMP/err")"
+	mounted || fail 'another user unmounted it'
+fi
 "$program" umount --lazy "$mnt"
 mounted && fail 'still mounted'
 # The old daemon serves its reader while a new one has the place.

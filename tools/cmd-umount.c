@@ -34,13 +34,13 @@ static int by_helper(const char *path, bool lazy)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 127 ? -EPERM : -EBUSY;
 }
 
-static int detach(const char *path, bool lazy)
+static int detach(const struct mc_mount *m, bool lazy)
 {
 	int r = 0;
 
-	if (umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) < 0)
+	if (umount2(m->path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) < 0)
 		r = -errno;
-	return r == -EPERM ? by_helper(path, lazy) : r;
+	return r == -EPERM && m->owner == getuid() ? by_helper(m->path, lazy) : r;
 }
 
 static void tell_holder(const struct mc_holder *h)
@@ -120,7 +120,7 @@ int mc_cmd_umount(const struct mc_options *o)
 	daemon = mc_mount_daemon(&m);
 	if (daemon > 0 && !lazy)
 		pidfd = (int)syscall(SYS_pidfd_open, daemon, 0);
-	r = detach(path, lazy);
+	r = detach(&m, lazy);
 	if (r == 0 && pidfd >= 0)
 		wait_for_end(pidfd);
 	if (r == -EBUSY)
@@ -128,5 +128,7 @@ int mc_cmd_umount(const struct mc_options *o)
 	if (r == 0 && json)
 		tell(lazy ? "detached" : "unmounted", path);
 	return r == 0 ? MC_EXIT_OK
-		      : mc_fail(&err, mc_err_set(&err, r, "%s: %s", path, strerror(-r)));
+		      : mc_fail(&err,
+				mc_err_set(&err, r, "%s: %s%s", path, strerror(-r),
+					r == -EPERM ? "; be root or the user who mounted" : ""));
 }
