@@ -133,6 +133,38 @@ START_TEST(neither_name_is_shown_while_the_remote_does_not_say_whether_a_rename_
 }
 END_TEST
 
+START_TEST(who_waits_finds_the_one_name_of_a_rename_that_a_kill_cut)
+{
+	static const struct mc_fault_rule hang = {.op = MC_FAULT_STAT, .kind = MC_FAULT_HANG};
+	struct mc_fault *fault;
+	struct kv_fixture x;
+	struct mc_kv_object *obj;
+	struct mc_kv_attr a, b;
+	uint64_t cursor = 0;
+	unsigned n = 0;
+
+	cut_rename(&x, &fault, false, true);
+	mc_fault_add(fault, &hang);
+	kv_fixture_start(&x);
+	mc_fault_wait_held(fault, 1);
+	ck_assert_int_eq(mc_kv_is_whole(x.kv), false);
+	ck_assert_int_eq(mc_kv_lookup(x.kv, "b", &b), -EIO);
+	mc_fault_clear(fault);
+	while (!mc_kv_is_whole(x.kv))
+		mc_kv_wait_whole(x.kv);
+	ck_assert_int_eq(mc_kv_list(x.kv, "", &cursor, count, &n), 0);
+	ck_assert_uint_eq(n, 1);
+	ck_assert_int_eq(mc_kv_find(x.kv, "b", &b), 0);
+	ck_assert_int_eq(mc_kv_find(x.kv, "a", &a), -ENOENT);
+	/* Whoever had it open under the old name has it still. */
+	ck_assert_int_eq(mc_kv_bind(x.kv, "a", b.version, 0, false, &obj), -ENOENT);
+	ck_assert_int_eq(mc_kv_bind(x.kv, "a", b.version, 0, true, &obj), 0);
+	kv_expect_object(obj, 5000, 1);
+	mc_kv_object_put(obj);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 static void remember_removal(struct mc_kv *kv, const char *key)
 {
 	uint8_t version[16];
@@ -175,4 +207,5 @@ END_TEST
 SUITE_MAIN("kv-rename", a_rename_whose_new_name_the_remote_has_is_whole_after_a_kill,
 	a_rename_whose_new_name_the_remote_has_not_is_not_seen_after_a_kill,
 	neither_name_is_shown_while_the_remote_does_not_say_whether_a_rename_happened,
+	who_waits_finds_the_one_name_of_a_rename_that_a_kill_cut,
 	a_removal_that_a_kill_undid_removes_nothing_two_starts_later)

@@ -220,6 +220,49 @@ START_TEST(readers_of_a_large_version_keep_it_when_it_is_replaced_renamed_over_o
 }
 END_TEST
 
+/* It was on NVMe when they opened it, and lies on the remote alone when it loses its name. */
+START_TEST(readers_keep_a_large_version_that_left_nvme_after_they_opened_it)
+{
+	static const char *const keys[] = {"replaced", "renamed", "removed", "moved"};
+	struct mc_kv_object *readers[4];
+	struct kv_fixture x;
+	const char *why;
+	bool same;
+
+	kv_fixture_paths(&x, 128 * MIB);
+	x.opts.nvme_dir = x.nvme;
+	x.opts.nvme_capacity = 512 * MIB;
+	kv_fixture_remote(&x);
+	kv_fixture_start(&x);
+	put_durable(x.kv, "other", 1000, 9);
+	for (unsigned i = 0; i < 4; i++) {
+		put_durable(x.kv, keys[i], 12 * MIB + i, i);
+		ck_assert_int_eq(mc_kv_evict(x.kv, keys[i]), 0);
+		ck_assert_int_eq(kv_open_object(x.kv, keys[i], &readers[i]), 0);
+	}
+	ck_assert_int_eq(mc_kv_rename(x.kv, "moved", "elsewhere", 0), 0);
+	for (unsigned i = 0; i < 4; i++)
+		ck_assert_int_eq(
+			mc_kv_evict_from(x.kv, i < 3 ? keys[i] : "elsewhere", MC_TIER_NVME, &why),
+			0);
+	put_durable(x.kv, "replaced", 5000, 7);
+	ck_assert_int_eq(mc_kv_rename(x.kv, "other", "renamed", 0), 0);
+	ck_assert_int_eq(mc_kv_unlink(x.kv, "removed"), 0);
+	ck_assert_int_eq(mc_kv_unlink(x.kv, "elsewhere"), 0);
+	/* It would take the place of what is read. */
+	ck_assert_int_eq(mc_kv_evict_from(x.kv, "replaced", MC_TIER_NVME, &why), -EBUSY);
+	for (unsigned i = 0; i < 4; i++) {
+		ck_assert_int_eq(kv_check_object(readers[i], 12 * MIB + i, i, &same), 0);
+		ck_assert_int_eq(same, true);
+		mc_kv_object_put(readers[i]);
+	}
+	ck_assert_int_eq(mc_kv_evict_from(x.kv, "replaced", MC_TIER_NVME, &why), 0);
+	kv_expect(x.kv, "replaced", 5000, 7);
+	kv_expect(x.kv, "renamed", 1000, 9);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 /* On the remote alone: its copy stays there until the reader is done, unless somebody waits for the
  * new one to get there. */
 START_TEST(readers_of_a_large_version_on_the_remote_keep_it_when_it_is_replaced)
@@ -393,6 +436,7 @@ SUITE_MAIN("kv-version", a_durable_version_outlives_what_replaced_it_and_was_los
 	the_remotes_only_copy_outlives_what_replaced_it_and_was_lost,
 	readers_of_a_large_version_keep_it_when_it_is_replaced_renamed_over_or_removed,
 	readers_of_a_large_version_on_the_remote_keep_it_when_it_is_replaced,
+	readers_keep_a_large_version_that_left_nvme_after_they_opened_it,
 	a_new_mtime_of_a_flushed_object_survives_and_writes_no_data,
 	a_time_that_nanoseconds_cannot_say_becomes_the_nearest,
 	a_new_mtime_survives_wherever_the_object_lies)

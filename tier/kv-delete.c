@@ -320,6 +320,18 @@ int kv_deletes_note(struct mc_kv *kv)
 	return r;
 }
 
+/* The next to be removed. While its key is being changed nobody has said yet whether it is read. */
+static struct kv_delete *next_locked(struct mc_kv *kv) MC_REQUIRES(kv->lock)
+{
+	struct kv_delete *d = kv->deletes;
+
+	while (d != NULL &&
+		(d->running || d->waiting || d->held || d->to != NULL ||
+			kv->gates[kv_gate_of(d->key)] != 0))
+		d = d->next;
+	return d;
+}
+
 static void delete_job(void *ctx)
 {
 	struct mc_kv *kv = ctx;
@@ -329,12 +341,7 @@ static void delete_job(void *ctx)
 	if (r == 0)
 		r = kv_moves_decide(kv);
 	mc_mutex_lock(&kv->lock);
-	while (r == 0 && !kv->closing) {
-		for (d = kv->deletes;
-			d != NULL && (d->running || d->waiting || d->held || d->to != NULL);)
-			d = d->next;
-		if (d == NULL)
-			break;
+	while (r == 0 && !kv->closing && (d = next_locked(kv)) != NULL) {
 		d->running = true;
 		mc_mutex_unlock(&kv->lock);
 		r = delete_now(kv, d->key, d->version);
@@ -395,6 +402,18 @@ void kv_delete_unhold(struct mc_kv *kv, const uint8_t version[16])
 	mc_cond_signal(&kv->wake);
 	mc_cond_signal(&kv->flush);
 	mc_mutex_unlock(&kv->lock);
+}
+
+bool kv_delete_held_path(struct mc_kv *kv, const uint8_t version[16], char *ret)
+{
+	char key[KV_KEY_MAX + 1] = "";
+
+	mc_mutex_lock(&kv->lock);
+	for (const struct kv_delete *d = kv->deletes; d != NULL; d = d->next)
+		if (d->held && memcmp(d->version, version, sizeof(d->version)) == 0)
+			memcpy(key, d->key, strlen(d->key) + 1);
+	mc_mutex_unlock(&kv->lock);
+	return *key != '\0' && kv_remote_path(key, ret) == 0;
 }
 
 bool kv_delete_held_locked(struct mc_kv *kv, const char *key)

@@ -89,6 +89,39 @@ int mc_kv_lookup(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret)
 	return obj != NULL || d != NULL ? 0 : -ENOENT;
 }
 
+int mc_kv_find(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret)
+{
+	int r = kv_key_check(key) < 0 ? -ENOENT : 0;
+
+	if (r < 0)
+		return r;
+	mc_mutex_lock(&kv->lock);
+	if (kv->recovering && kv_index_find(kv->index, key) == NULL)
+		r = kv_ready_locked(kv);
+	if (r == 0)
+		r = kv_moves_wait_locked(kv, key, NULL);
+	mc_mutex_unlock(&kv->lock);
+	return r < 0 ? r : mc_kv_lookup(kv, key, ret);
+}
+
+bool mc_kv_is_whole(struct mc_kv *kv)
+{
+	bool whole;
+
+	mc_mutex_lock(&kv->lock);
+	whole = !kv->recovering && kv->n_moves == 0;
+	mc_mutex_unlock(&kv->lock);
+	return whole;
+}
+
+void mc_kv_wait_whole(struct mc_kv *kv)
+{
+	mc_mutex_lock(&kv->lock);
+	if (kv_ready_locked(kv) == 0)
+		kv_moves_wait_locked(kv, NULL, NULL);
+	mc_mutex_unlock(&kv->lock);
+}
+
 struct entry {
 	struct mc_kv_attr attr;
 	uint64_t next;

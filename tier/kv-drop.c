@@ -80,14 +80,20 @@ static int drop_local(struct mc_kv *kv, const char *key, struct kv_object *obj, 
 }
 
 /* [blocks] Until a remote copy stands; 0 also when that is impossible, which drop_local tells. */
-static int copy_to_remote(struct mc_kv *kv, struct kv_object *obj, enum mc_tier tier)
+static int copy_to_remote(struct mc_kv *kv, const char *key, struct kv_object *obj,
+	enum mc_tier tier, const char **ret_why)
 {
 	bool want;
 
 	mc_mutex_lock(&kv->lock);
 	want = kv->opts.remote != NULL && lies_locked(kv, obj, tier) && obj->remotes == 0 &&
 		(obj->flags & KV_PINNED) == 0;
+	if (want && kv_delete_held_locked(kv, key))
+		*ret_why =
+			"a client reads an older version from the remote, which it would replace";
 	mc_mutex_unlock(&kv->lock);
+	if (*ret_why != NULL)
+		return -EBUSY;
 	return want ? kv_copy_now(kv, obj) : 0;
 }
 
@@ -146,7 +152,7 @@ int mc_kv_evict_from(struct mc_kv *kv, const char *key, enum mc_tier tier, const
 	} else if (tier == MC_TIER_REMOTE) {
 		r = drop_remote(kv, key, obj, ret_why);
 	} else {
-		r = copy_to_remote(kv, obj, tier);
+		r = copy_to_remote(kv, key, obj, tier, ret_why);
 		if (r == 0)
 			r = drop_local(kv, key, obj, tier, ret_why);
 	}

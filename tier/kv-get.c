@@ -30,7 +30,6 @@ void kv_get_step(struct mc_kv *kv, struct kv_wait *w)
 {
 	struct mc_kv_object *h = NULL;
 	struct kv_object *obj;
-	bool from_remote = false;
 	int r = 0;
 
 	mc_mutex_lock(&kv->lock);
@@ -44,8 +43,7 @@ void kv_get_step(struct mc_kv *kv, struct kv_wait *w)
 		kv_get_handle_locked(kv, w, obj);
 		h = steal_ptr(w->handle);
 	} else if (obj->res == NULL && obj->size > KV_WHOLE && !w->whole) {
-		from_remote = obj->loc.segment == 0;
-		if (from_remote)
+		if (obj->loc.segment == 0)
 			atomic_fetch_add(&kv->hits_remote, 1);
 		else
 			kv_hit_log_locked(kv, obj);
@@ -61,12 +59,58 @@ void kv_get_step(struct mc_kv *kv, struct kv_wait *w)
 		return;
 	if (r == -ENOENT)
 		atomic_fetch_add(&kv->misses, 1);
-	if (from_remote && kv_remote_path(w->key, h->path) < 0)
-		h->path[0] = '\0';
 	if (r < 0 || h != NULL)
 		kv_wait_end(w, r, h);
 	else
 		kv_promote(kv, w);
+}
+
+static struct kv_object *of_version_locked(
+	struct mc_kv *kv, const char *key, const uint8_t version[16]) MC_REQUIRES(kv->lock)
+{
+	struct kv_object *obj = kv_index_find(kv->index, key);
+	bool same = obj != NULL && memcmp(obj->version, version, sizeof(obj->version)) == 0;
+
+	return same ? obj : NULL;
+}
+
+static struct kv_object *search_version_locked(struct mc_kv *kv, const uint8_t version[16])
+	MC_REQUIRES(kv->lock)
+{
+	struct kv_object *obj = NULL;
+
+	for (uint64_t b = 0; b < kv->index->n_buckets && obj == NULL; b++) {
+		obj = kv->index->objects[b];
+		while (obj != NULL && memcmp(obj->version, version, sizeof(obj->version)) != 0)
+			obj = obj->next;
+	}
+	return obj;
+}
+
+int mc_kv_bind(struct mc_kv *kv, const char *key, const uint8_t version[16], uint64_t until_ns,
+	bool search, struct mc_kv_object **ret)
+{
+	struct mc_kv_object *h = calloc(1, sizeof(*h));
+
+	if (h == NULL)
+		return -ENOMEM;
+	h->kv = kv;
+	mc_mutex_lock(&kv->lock);
+	while ((h->obj = of_version_locked(kv, key, version)) == NULL && kv->recovering &&
+		kv->unread == 0)
+		if (mc_cond_wait_until(&kv->change, &kv->lock, until_ns) != 0)
+			break;
+	if (h->obj == NULL && search)
+		h->obj = search_version_locked(kv, version);
+	if (h->obj != NULL)
+		h->obj->refs++;
+	mc_mutex_unlock(&kv->lock);
+	if (h->obj == NULL) {
+		free(h);
+		return -ENOENT;
+	}
+	*ret = h;
+	return 0;
 }
 
 static void get_later(void *ctx)

@@ -52,9 +52,8 @@ struct kv_wait {
 /* A handle. */
 struct mc_kv_object {
 	struct mc_kv *kv;
-	struct kv_object *obj;     /* a reference; see kv_now */
-	struct kv_block *last;     /* the block read by range last, a reference */
-	char path[KV_REMOTE_PATH]; /* of its copy there, if it was opened from the remote alone */
+	struct kv_object *obj; /* a reference; see kv_now */
+	struct kv_block *last; /* the block read by range last, a reference */
 };
 
 struct mc_kv_writer {
@@ -241,6 +240,10 @@ void kv_attr_locked(struct mc_kv *kv, const struct kv_object *obj, struct mc_kv_
 	MC_REQUIRES(kv->lock);
 void kv_dir_attr_locked(const struct kv_dir *d, struct mc_kv_attr *ret);
 /* One change of a key at a time: waits until the keys' gates are free and closes them. */
+static inline uint8_t kv_gate_of(const char *key)
+{
+	return (uint8_t)(kv_key_hash(key) >> 40);
+}
 struct kv_gate {
 	uint8_t a, b;
 	bool closed; /* by us */

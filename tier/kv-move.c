@@ -97,11 +97,19 @@ bool kv_moving_locked(struct mc_kv *kv, const char *key)
 	return d != NULL;
 }
 
+static bool must_wait_locked(struct mc_kv *kv, const char *key, const char *other)
+	MC_REQUIRES(kv->lock)
+{
+	if (key == NULL)
+		return kv->n_moves > 0;
+	return kv_moving_locked(kv, key) || (other != NULL && kv_moving_locked(kv, other));
+}
+
 int kv_moves_wait_locked(struct mc_kv *kv, const char *key, const char *other)
 {
 	uint64_t deadline = mc_now_ns() + WAIT_NS;
 
-	while (kv_moving_locked(kv, key) || (other != NULL && kv_moving_locked(kv, other))) {
+	while (must_wait_locked(kv, key, other)) {
 		if (kv->closing)
 			return -ESHUTDOWN;
 		if (kv->asks_late || mc_cond_wait_until(&kv->change, &kv->lock, deadline) != 0) {

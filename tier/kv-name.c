@@ -11,8 +11,8 @@
 
 void kv_gate_enter_locked(struct mc_kv *kv, const char *key, const char *other, struct kv_gate *ret)
 {
-	ret->a = (uint8_t)(kv_key_hash(key) >> 40);
-	ret->b = other != NULL ? (uint8_t)(kv_key_hash(other) >> 40) : ret->a;
+	ret->a = kv_gate_of(key);
+	ret->b = other != NULL ? kv_gate_of(other) : ret->a;
 	while (kv->gates[ret->a] || kv->gates[ret->b])
 		mc_cond_wait(&kv->change, &kv->lock);
 	kv->gates[ret->a] = kv->gates[ret->b] = 1;

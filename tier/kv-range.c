@@ -244,9 +244,8 @@ void kv_range_read(struct mc_kv_read *r)
 	if (named)
 		kv_key_of(g->obj, key);
 	mc_mutex_unlock(&kv->lock);
-	if (!named) /* its copy may be held there */
-		memcpy(g->path, r->obj->path, sizeof(g->path));
-	else if (kv_remote_path(key, g->path) < 0)
+	if (named ? kv_remote_path(key, g->path) < 0
+		  : !kv_delete_held_path(kv, g->obj->version, g->path))
 		g->path[0] = '\0';
 	g->first = r->off >> MC_BLOCK_SHIFT;
 	if (r->len > 0)

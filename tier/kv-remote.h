@@ -57,6 +57,10 @@ void kv_delete_hold_locked(struct mc_kv *kv, const char *key, struct kv_object *
 	MC_REQUIRES(kv->lock);
 void kv_delete_unhold(struct mc_kv *kv, const uint8_t version[16]) MC_EXCLUDES(kv->lock);
 bool kv_delete_held_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
+/* Where the copy lies that is held for readers of the version, KV_REMOTE_PATH bytes; false: none.
+ */
+bool kv_delete_held_path(struct mc_kv *kv, const uint8_t version[16], char *ret)
+	MC_EXCLUDES(kv->lock);
 bool kv_delete_pending(struct mc_kv *kv, const char *key) MC_EXCLUDES(kv->lock);
 /* Likewise, but not what an earlier daemon removed: it may have put another version there. */
 bool kv_delete_pending_here_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
@@ -77,8 +81,8 @@ int kv_move_begin(struct mc_kv *kv, const struct kv_object *obj, const char *fro
 int kv_move_end(struct mc_kv *kv, struct kv_delete *d, bool happened) MC_EXCLUDES(kv->lock);
 /* Whether key is a name of a rename of an earlier daemon that may have happened, or not. */
 bool kv_moving_locked(struct mc_kv *kv, const char *key) MC_REQUIRES(kv->lock);
-/* Waits until neither key nor other (or NULL) is: 0, -EIO when the remote does not say so in time,
- * -ESHUTDOWN. */
+/* Waits until neither key (NULL: no key) nor other (or NULL) is: 0, -EIO when the remote does not
+ * say so in time, -ESHUTDOWN. */
 int kv_moves_wait_locked(struct mc_kv *kv, const char *key, const char *other)
 	MC_REQUIRES(kv->lock);
 /* ---- kv-ask.c: what the remote has now. */

@@ -82,6 +82,12 @@ struct mc_kv_attr {
 
 /* From this node's index: 0, -ENOENT (unknown here). */
 int mc_kv_lookup(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret);
+/* [blocks] The same once that is known: while the index is completed, and while nobody knows what
+ * an earlier daemon's rename came to. -ETIMEDOUT, -EIO, -ESHUTDOWN. */
+int mc_kv_find(struct mc_kv *kv, const char *key, struct mc_kv_attr *ret);
+/* Whether lists are as they should be; [blocks] waits for that, in vain where it takes too long. */
+bool mc_kv_is_whole(struct mc_kv *kv);
+void mc_kv_wait_whole(struct mc_kv *kv);
 /* The same after the remote was asked, where that is due: of a key unknown here each second, of one
  * with a remote copy each revalidate_ms. What another node has put, replaced or removed is so here
  * then, too. A remote that does not answer within a second is not waited for: the answer is what is
@@ -165,6 +171,11 @@ struct mc_kv_object;
  * range. done(ctx, 0, obj) hands a reference; -ENOENT, -EIO, -ETIMEDOUT. */
 void mc_kv_get(struct mc_kv *kv, const char *key,
 	void (*done)(void *ctx, int res, struct mc_kv_object *obj), void *ctx);
+/* [blocks] The version that an earlier process had open under key, as it lies: it is not brought
+ * anywhere. Waits for the end of recovery until then. search: by all keys, which takes a
+ * millisecond for 50,000 objects: a rename may have been under way. -ENOENT, -ENOMEM. */
+int mc_kv_bind(struct mc_kv *kv, const char *key, const uint8_t version[16], uint64_t until_ns,
+	bool search, struct mc_kv_object **ret);
 void mc_kv_object_put(struct mc_kv_object *obj);
 void mc_kv_object_attr(struct mc_kv_object *obj, struct mc_kv_attr *ret);
 /* For passthrough: *ret_fd is the caller's. Not evicted until backing_put. -EAGAIN: use mc_kv_read.
