@@ -44,36 +44,57 @@ static void answer(
 	mc_page_done(&p);
 }
 
-static void answer_gated(struct mc_kreq *q)
+static void answer_now(struct mc_kreq *q)
 {
 	fuse_req_t req = mc_call_take(&q->call);
 
 	if (req != NULL)
-		answer(q->k, req, q->node, q->read.len, 0, q->plus);
+		answer(q->k, req, q->node, q->read.len, (off_t)q->read.off, q->plus);
 	mc_kreq_end(q);
 }
 
-/* The first page waits for what was closed before. */
-static void begin(struct mc_kvfs *k, fuse_req_t req, struct mc_knode *n, size_t size, bool plus)
+static void answer_whole(struct mc_kreq *q)
 {
-	struct mc_kreq *q = mc_kreq_of_node(k, req, n);
+	mc_kv_wait_whole(q->k->kv);
+	answer_now(q);
+}
 
-	if (q == NULL)
-		return;
+static void answer_gated(struct mc_kreq *q)
+{
+	if (mc_kv_is_whole(q->k->kv))
+		answer_now(q);
+	else
+		mc_kreq_work(q, answer_whole);
+}
+
+/* The first page waits for what was closed before; each one for what the process before this one
+ * left, so that no name is missed that was there all the time. */
+static void begin(struct mc_kreq *q, size_t size, off_t off, bool plus)
+{
 	q->read.len = (uint32_t)size;
+	q->read.off = (uint64_t)off;
 	q->plus = plus;
-	mc_kreq_gate_list(q, answer_gated);
+	if (off == 0)
+		mc_kreq_gate_list(q, answer_gated);
+	else
+		mc_kreq_work(q, answer_whole);
 }
 
 void mc_kvop_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
 {
 	struct mc_kvfs *k = mc_kvfs_of(req);
 	struct mc_knode *n = mc_knode_find(k, ino);
+	struct mc_kreq *q;
 
-	if (n == NULL || off < 0)
+	if (n == NULL || off < 0) {
 		fuse_reply_err(req, n == NULL ? ESTALE : EINVAL);
-	else if (off == 0)
-		begin(k, req, n, size, plus);
-	else
+		return;
+	}
+	if (off > 0 && mc_kv_is_whole(k->kv)) {
 		answer(k, req, n, size, off, plus);
+		return;
+	}
+	q = mc_kreq_of_node(k, req, n);
+	if (q != NULL)
+		begin(q, size, off, plus);
 }

@@ -13,17 +13,25 @@
 #include "tier/cleanup.h"
 #include "tier/io.h"
 
+#define LOST_TEXT                                                                                  \
+	"kv: this version lost its name, and the process that kept it for those who had it "       \
+	"open has died: open it anew"
+
 static void read_failed(struct mc_kreq *q, int res)
 {
 	static struct mc_log_limit limit;
 	uint64_t suppressed;
 
 	atomic_fetch_add_explicit(&q->k->fs->counters.read_errors, 1, memory_order_relaxed);
-	if (mc_log_allowed(&limit, &suppressed))
+	if (mc_log_allowed(&limit, &suppressed)) {
+		cleanup_free char *key = mc_knode_key(q->k, q->node);
+
 		mc_log(MC_LOG_ERROR, "kv-read-failed",
-			"offset=%llu length=%u error=%d suppressed=%llu",
-			(unsigned long long)q->read.off, q->read.len, -res,
+			"key=\"%s\" offset=%llu length=%u error=%d why=\"%s\" suppressed=%llu",
+			key != NULL ? key : "", (unsigned long long)q->read.off, q->read.len, -res,
+			res == -ESTALE ? LOST_TEXT : mc_kv_why(q->k->kv, res),
 			(unsigned long long)suppressed);
+	}
 }
 
 static void read_done(struct mc_kv_read *r, int res)
@@ -43,15 +51,15 @@ static void read_done(struct mc_kv_read *r, int res)
 	mc_kreq_end(q);
 }
 
-/* The version that the process before this one had open, or another one by now: the open file has
- * it from now on. */
+/* The version that the process before this one had open, which was not to be had at the start, or
+ * another one by now: the open file has it from now on. */
 static void found_again(void *ctx, int res, struct mc_kv_object *obj)
 {
 	struct mc_kreq *q = ctx;
 	struct mc_kv_attr attr;
 
 	if (res < 0) {
-		read_done(&q->read, res);
+		read_done(&q->read, res == -ENOENT ? -ESTALE : res);
 		return;
 	}
 	mc_kv_object_attr(obj, &attr);
@@ -68,7 +76,7 @@ static void found_again(void *ctx, int res, struct mc_kv_object *obj)
 	if (q->read.obj != NULL)
 		mc_kv_read(&q->read);
 	else
-		read_done(&q->read, -EIO);
+		read_done(&q->read, -ESTALE);
 }
 
 /* The file counts as open until the read ends: its client may be killed and release it before. obj
@@ -224,7 +232,7 @@ void mc_kvop_release(fuse_req_t req, fuse_ino_t ino)
 {
 	struct mc_kvfs *k = mc_kvfs_of(req);
 	struct mc_knode *n = mc_knode_find(k, ino);
-	bool reading;
+	bool reading, last;
 
 	if (n == NULL) {
 		fuse_reply_err(req, 0);
@@ -232,14 +240,17 @@ void mc_kvop_release(fuse_req_t req, fuse_ino_t ino)
 	}
 	mc_mutex_lock(&k->lock);
 	reading = n->opened != NULL;
+	last = n->stage != NULL && n->stage->opens == 1;
 	mc_knode_ref_locked(n); /* a FORGET may follow the answer at once */
 	mc_mutex_unlock(&k->lock);
-	if (!reading)
+	if (last)
 		mc_kstage_leave(k, n);
 	fuse_reply_err(req, 0);
 	/* After the answer: were it sent to another process again, it would count twice. */
 	if (reading)
 		mc_kopen_release(k, n);
+	else if (!last)
+		mc_kstage_leave(k, n);
 	mc_knode_put(k, n, 1);
 }
 

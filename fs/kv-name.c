@@ -68,6 +68,8 @@ static void reply_found(
 		missing.entry_timeout = remember(k, seq, MISSING_S);
 		fuse_reply_entry(req, &missing);
 	} else {
+		if (mc_kvfs_errno(r) == EIO)
+			mc_kvfs_told(k, key, r);
 		fuse_reply_err(req, mc_kvfs_errno(r));
 	}
 	if (put != NULL)
@@ -251,8 +253,11 @@ static int rename_put(struct mc_kreq *q)
 	struct mc_kv_attr attr;
 	struct mc_knode *n;
 	uint64_t seq;
-	bool exists = mc_kv_lookup(k->kv, q->to, &attr) == 0;
+	int r = mc_kv_find(k->kv, q->to, &attr);
+	bool exists = r == 0;
 
+	if (r < 0 && r != -ENOENT)
+		return r;
 	if (exists && attr.is_dir)
 		return -EISDIR;
 	n = staged(k, q->key, &seq);
@@ -268,32 +273,57 @@ static int rename_put(struct mc_kreq *q)
 	return mc_kstage_rename(k, q->key, q->to);
 }
 
+/* The version is called key from now on, which is malloced and taken. */
+static void renamed(struct mc_kvfs *k, const uint8_t version[16], char *key)
+{
+	struct mc_knode *n;
+
+	mc_mutex_lock(&k->lock);
+	n = mc_knode_of_version_locked(k, version);
+	if (n != NULL) {
+		mc_knode_rename_locked(k, n, key);
+		key = NULL;
+	}
+	k->seq++;
+	mc_mutex_unlock(&k->lock);
+	free(key);
+}
+
 static int rename_object(struct mc_kreq *q, const struct mc_kv_attr *attr)
 {
 	struct mc_kvfs *k = q->k;
 	char *key = strdup(q->to);
-	struct mc_knode *n;
 	int r = key != NULL ? mc_kv_rename(k->kv, q->key, q->to, q->flags) : -ENOMEM;
 
-	if (r == 0) {
-		mc_kstage_orphan(k, q->to);
-		mc_mutex_lock(&k->lock);
-		n = mc_knode_of_version_locked(k, attr->version);
-		if (n != NULL) {
-			mc_knode_rename_locked(k, n, key);
-			key = NULL;
-		}
-		k->seq++;
-		mc_mutex_unlock(&k->lock);
+	if (r < 0) {
+		free(key);
+		return r;
 	}
-	free(key);
-	return r;
+	mc_kstage_orphan(k, q->to);
+	renamed(k, attr->version, key);
+	return 0;
+}
+
+/* Whether the process before this one did it, and did not answer. */
+static int was_renamed(struct mc_kreq *q)
+{
+	struct mc_kv_attr attr;
+	int r = mc_kv_find(q->k->kv, q->to, &attr);
+	char *key;
+
+	if (r < 0 || attr.is_dir)
+		return r < 0 ? r : -ENOENT;
+	key = strdup(q->to);
+	if (key == NULL)
+		return -ENOMEM;
+	renamed(q->k, attr.version, key);
+	return 0;
 }
 
 static void rename_now(struct mc_kreq *q)
 {
 	struct mc_kv_attr attr;
-	int r = mc_kv_lookup(q->k->kv, q->key, &attr);
+	int r = mc_kv_find(q->k->kv, q->key, &attr);
 
 	if (r == 0 && attr.is_dir)
 		r = -EXDEV;
@@ -301,8 +331,8 @@ static void rename_now(struct mc_kreq *q)
 		r = rename_object(q, &attr);
 	else if (r == -ENOENT)
 		r = rename_put(q);
-	if (r == -ENOENT && q->repeated && mc_kv_lookup(q->k->kv, q->to, &attr) == 0)
-		r = 0; /* it was done */
+	if (r == -ENOENT && q->repeated)
+		r = was_renamed(q);
 	mc_kreq_err(q, r);
 }
 

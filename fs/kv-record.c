@@ -13,6 +13,10 @@
 #include "fs/mode.h"
 #include "fs/texts.h"
 
+/* So long clients wait at most for the end of recovery because files are open. */
+#define BIND_NS UINT64_C(2000000000)
+#define SEARCHES 64 /* open files that are looked for by all keys, at most */
+
 static struct mc_takeover *table(const struct mc_kvfs *k)
 {
 	return k->fs->opts->takeover;
@@ -223,7 +227,22 @@ static void restore_staging(struct mc_kvfs *k, struct mc_knode *n, const struct 
 	n->attr = a;
 }
 
-static int restore_open(struct mc_knode *n, const struct mc_knode_record *r)
+/* What is read through the daemon is held from now on, before anybody replaces or removes it. */
+static struct mc_kv_object *bind_object(struct mc_kvfs *k, const struct mc_knode *n)
+{
+	struct mc_kv_object *obj;
+	bool search = k->restoring.searches < SEARCHES;
+	uint64_t begun = mc_now_ns();
+	int r;
+
+	if (k->restoring.until_ns == 0)
+		k->restoring.until_ns = begun + BIND_NS;
+	r = mc_kv_bind(k->kv, n->key, n->attr.version, k->restoring.until_ns, search, &obj);
+	k->restoring.searches += r < 0;
+	return r == 0 ? obj : NULL;
+}
+
+static int restore_open(struct mc_kvfs *k, struct mc_knode *n, const struct mc_knode_record *r)
 {
 	struct mc_kopen *o = calloc(1, sizeof(*o));
 
@@ -233,6 +252,8 @@ static int restore_open(struct mc_knode *n, const struct mc_knode_record *r)
 		.size = r->size,
 		.backing_id = atomic_load(&r->backing_id),
 		.opens = atomic_load(&r->opens)};
+	if (o->mode == MC_MODE_CACHED)
+		o->obj = bind_object(k, n);
 	n->opened = o;
 	return 0;
 }
@@ -274,7 +295,7 @@ static int restore_node(struct mc_kvfs *k, struct mc_knode_record *r)
 		restore_staging(k, n, r);
 	else if (n->kind == MC_KNODE_OBJECT && atomic_load(&r->writing) == 0 &&
 		atomic_load(&r->opens) > 0)
-		res = restore_open(n, r);
+		res = restore_open(k, n, r);
 	if (res == 0 && n->refs == 0) {
 		mc_knode_free(n); /* nobody knows it, and its put has ended */
 		n = NULL;
@@ -282,6 +303,8 @@ static int restore_node(struct mc_kvfs *k, struct mc_knode_record *r)
 	if (res == 0)
 		res = mc_knode_restore(k, n, n != NULL ? r->gen : r->gen + 1);
 	if (res < 0) {
+		if (n->opened != NULL && n->opened->obj != NULL)
+			mc_kv_object_put(n->opened->obj);
 		free(n->opened);
 		mc_knode_free(n);
 		return res;

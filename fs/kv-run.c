@@ -66,6 +66,18 @@ void mc_kvfs_failed(struct mc_kvfs *k, const char *key, int r, const char *what)
 			key != NULL ? key : "", text, (unsigned long long)suppressed);
 }
 
+void mc_kvfs_told(struct mc_kvfs *k, const char *key, int r)
+{
+	static struct mc_log_limit limit;
+	uint64_t suppressed;
+
+	if (mc_log_allowed(&limit, &suppressed))
+		mc_log(MC_LOG_ERROR, "kv-failed",
+			"key=\"%s\" error=\"%s\" why=\"%s\" suppressed=%llu",
+			key != NULL ? key : "", strerror(-r), mc_kv_why(k->kv, r),
+			(unsigned long long)suppressed);
+}
+
 int mc_kvfs_open(struct mc_fs *fs, struct mc_kv *kv, struct mc_kvfs **ret)
 {
 	struct mc_kvfs *k = calloc(1, sizeof(*k));

@@ -133,6 +133,10 @@ struct mc_kvfs {
 	uint64_t flushes;
 	struct mc_kreq *waiting;
 	struct mc_kintent *intents;
+	struct {
+		uint64_t until_ns;
+		unsigned searches;
+	} restoring;     /* before requests are served */
 	char error[400]; /* the last failure of a put, for user.mooncake.error */
 };
 
@@ -146,6 +150,8 @@ static inline struct mc_kvfs *mc_kvfs_of(fuse_req_t req)
 /* kv-run.c: the errno a client sees, positive; and the last failure of a put, logged too. */
 int mc_kvfs_errno(int r);
 void mc_kvfs_failed(struct mc_kvfs *k, const char *key, int r, const char *what);
+/* For the log: a client is told EIO, or that what it has open is gone. key may be NULL. */
+void mc_kvfs_told(struct mc_kvfs *k, const char *key, int r);
 
 /* kv-node.c */
 /* A node with one reference, outside the table; and away with it. */

@@ -87,6 +87,8 @@ void mc_kreq_err(struct mc_kreq *q, int r)
 {
 	fuse_req_t req = mc_call_take(&q->call);
 
+	if (r < 0 && mc_kvfs_errno(r) == EIO && !atomic_load(&q->k->fs->stopping))
+		mc_kvfs_told(q->k, q->key, r);
 	if (req != NULL)
 		fuse_reply_err(req, r < 0 ? mc_kvfs_errno(r) : 0);
 	mc_kreq_end(q);

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/holds.h"
+#include "fs/log.h"
 #include "fs/work.h"
+#include "tier/kv.h"
 
 static void job_free(struct mc_spot_job *job)
 {
@@ -72,6 +75,22 @@ fuse_req_t mc_spot_job_take(struct mc_spot_job *job)
 	return mc_call_take(&job->call);
 }
 
+/* For the log: a client is told EIO. */
+static void tell(const struct mc_spot_job *job, int r)
+{
+	static struct mc_log_limit limit;
+	enum mc_at at = job->spot.at;
+	uint64_t suppressed;
+
+	if (mc_log_allowed(&limit, &suppressed))
+		mc_log(MC_LOG_ERROR, "request-failed",
+			"tier=%s dir=\"%s\" name=\"%s\" error=\"%s\" why=\"%s\" suppressed=%llu",
+			at >= MC_AT_DRAM && at <= MC_AT_REMOTE ? mc_tier_name(mc_at_tier(at)) : "",
+			job->spot.key != NULL ? job->spot.key : "", job->name, strerror(-r),
+			job->spot.key != NULL ? mc_kv_why(job->fs->opts->kv, r) : "",
+			(unsigned long long)suppressed);
+}
+
 void mc_spot_job_err(struct mc_spot_job *job, int r)
 {
 	fuse_req_t req = mc_spot_job_take(job);
@@ -79,6 +98,8 @@ void mc_spot_job_err(struct mc_spot_job *job, int r)
 		r == -ENOTEMPTY || r == -ENAMETOOLONG || r == -ENOSPC || r == -EOPNOTSUPP ||
 		r == -ENODATA || r == -ERANGE;
 
+	if (!known && !atomic_load(&job->fs->stopping))
+		tell(job, r);
 	if (req != NULL)
 		fuse_reply_err(req, known ? -r : EIO);
 	mc_spot_job_end(job);

@@ -22,7 +22,7 @@ static int child_of(struct mc_spot_job *job, struct mc_spot *ret, char **ret_key
 	if (r < 0)
 		return r;
 	ret->key = *ret_key;
-	r = mc_kv_lookup(job->fs->opts->kv, ret->key, &a);
+	r = mc_kv_find(job->fs->opts->kv, ret->key, &a);
 	ret->kind = r == 0 && a.is_dir ? MC_NODE_KV_DIR : MC_NODE_KV_FILE;
 	return r;
 }

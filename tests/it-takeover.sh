@@ -25,6 +25,10 @@ fact 'another program takes over under 16 readers'
 load upgrade
 fact 'a put under way at a kill is whole or fails; what was closed is there'
 load writers open_put
+fact 'what was open in kv/ at a kill is read although its key was replaced, removed or renamed since'
+load names_go
+fact 'a version that had lost its name before the kill is ESTALE'
+load names_gone
 fact 'what lived in the worker alone is ESTALE: texts of .mooncake/, layouts being written'
 load stale
 

@@ -390,6 +390,56 @@ def check_open_put():
     print("the put", "went on" if whole else "failed at its close")
 
 
+def check_names_go():
+    """What was open when a worker died is read although its key then names something else, or nothing."""
+    names = {f"{what}-{size}": size for what in ("replaced", "removed", "covered", "moved") for size in (5_000, 9_500_000)}
+    data, fds = {}, {}
+    for name, size in names.items():
+        data[name] = random.Random(name).randbytes(size)
+        for path in (f"{kv}/{name}", f"{kv}/{name}.other"):
+            with open(path, "wb") as f:
+                f.write(data[name] if path.endswith(name) else b"other")
+        evict(name)
+        fds[name] = os.open(f"{kv}/{name}", os.O_RDONLY)
+    kill(Load([kv_reopened]))
+    for name in names:
+        if name.startswith("replaced"):
+            with open(f"{kv}/{name}", "wb") as f:
+                f.write(b"new")
+        elif name.startswith("removed"):
+            os.unlink(f"{kv}/{name}")
+        elif name.startswith("covered"):
+            os.rename(f"{kv}/{name}.other", f"{kv}/{name}")
+        else:
+            os.rename(f"{kv}/{name}", f"{kv}/{name}.other")
+    for name, fd in fds.items():
+        equal(pread_all(fd, names[name]), data[name], name)
+        os.close(fd)
+
+
+def check_names_gone():
+    """What had lost its name before, and was read through the daemon, went with the worker: it says so."""
+    for name in ("gone-1", "gone-2"):
+        with open(f"{kv}/{name}", "wb") as f:
+            f.write(b"old")
+    fds = [os.open(f"{kv}/gone-{i}", os.O_RDONLY) for i in (1, 2)]
+    with open(f"{kv}/gone-1", "wb") as f:
+        f.write(b"new")
+    os.unlink(f"{kv}/gone-2")
+    kill(Load([kv_reopened]))
+    for fd in fds:
+        equal(errno_of(os.pread, fd, 3, 0), errno.ESTALE, "a version without a name")
+        os.close(fd)
+
+
+def evict(name):
+    """Large objects leave DRAM, so that they are read through the daemon."""
+    fd = os.open(f"{kv}/{name}", os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+    until(lambda: errno_of(os.unlink, f"{root}/tiers/dram/kv/t/{name}") in (0, errno.ENOENT), f"{name} leaves DRAM")
+
+
 def check_stale():
     """What lived in the process alone is stale: texts of .mooncake/ and documents being written."""
     status = os.open(f"{root}/.mooncake/status", os.O_RDONLY)
