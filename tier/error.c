@@ -52,6 +52,8 @@ const char *mc_err_hint(int code)
 	case ENOSPC:
 	case EDQUOT:
 		return "; make room there and run it again";
+	case ENOMEM:
+		return "; there is not so much memory: ask for less, or make some free";
 	case EMFILE:
 		return "; raise the limit of file descriptors (LimitNOFILE, ulimit -n)";
 	case ENFILE:

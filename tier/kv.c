@@ -90,6 +90,11 @@ static int copy_opts(struct mc_kv *kv, const struct mc_kv_opts *opts)
 	return 0;
 }
 
+static int dram_failed(const char *path, int r, struct mc_err *err)
+{
+	return mc_err_set(err, r, "kv: %s: %s%s", path, strerror(-r), mc_err_hint(r));
+}
+
 static int open_dram(struct mc_kv *kv, struct mc_err *err)
 {
 	const char *dir = kv->opts.dram_dir;
@@ -99,24 +104,25 @@ static int open_dram(struct mc_kv *kv, struct mc_err *err)
 	int r = mc_dram_mount_mkdir(dir);
 
 	if (r < 0)
-		return mc_err_set(err, r, "kv: %s: %s", dir, strerror(-r));
+		return dram_failed(dir, r, err);
 	mc_dram_mount_open(dir, kv->opts.dram_capacity, &mount);
 	kv->mounted = mount.mounted;
 	if (mount.mounted && !mount.fresh)
 		mc_dram_mount_resize(dir, kv->opts.dram_capacity);
 	snprintf(path, sizeof(path), "%s/LOCK", dir);
 	kv->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (kv->lock_fd < 0 || flock(kv->lock_fd, LOCK_EX | LOCK_NB) != 0)
-		return mc_err_set(err, -errno, "kv: %s: another daemon uses it, or: %s", path,
-			strerror(errno));
+	r = kv->lock_fd < 0 || flock(kv->lock_fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+	if (r == -EWOULDBLOCK)
+		return mc_err_set(err, r, "kv: %s: another daemon uses it", path);
+	if (r < 0)
+		return dram_failed(path, r, err);
 	snprintf(path, sizeof(path), "%s/f", dir);
-	if (mkdir(path, 0700) != 0 && errno != EEXIST)
-		return mc_err_set(err, -errno, "kv: %s: %s", path, strerror(errno));
+	r = mkdir(path, 0700) < 0 ? -errno : 0;
+	if (r < 0 && r != -EEXIST)
+		return dram_failed(path, r, err);
 	snprintf(path, sizeof(path), "%s/slab", dir);
 	r = mc_slab_open(path, kv->opts.dram_capacity, true, &kv->slab, &adopted);
-	if (r < 0)
-		return mc_err_set(err, r, "kv: %s: %s", path, strerror(-r));
-	return 0;
+	return r < 0 ? dram_failed(path, r, err) : 0;
 }
 
 static int open_threads(struct mc_kv *kv)

@@ -97,7 +97,9 @@ const struct mc_option mc_option_table[MC_OPT_N] = {
 		ON_MOUNT | MC_IN_RESHARD},
 	[MC_OPT_NVME] = {"nvme", 0, true, true, MC_OPTION_PLACE, "DIR[,SIZE]", NULL,
 		UINT64_C(64) << 20, UINT64_C(1) << 60,
-		"Directory of the NVMe tier, and its size; default 90 % of what is free there.",
+		"Directory of the NVMe tier, made where its parent exists, and its size; default "
+		"90 % of "
+		"what is free there.",
 		ON_MOUNT},
 	[MC_OPT_BLOCK] = {"block", 0, true, true, MC_OPTION_PLACE, "DEVICE[,SIZE]", NULL,
 		UINT64_C(64) << 20, UINT64_C(1) << 60,

@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_TRACES 8
 #define N_CAPACITIES 4
 #define GENERATED_REQUESTS 4000
 #define DRAM_BLOCKS 3000
