@@ -4,6 +4,7 @@
 #include "tests/io-fault.h"
 #include "tests/io-kill.h"
 #include "tests/kv-fixture.h"
+#include "tests/seed.h"
 #include "tests/tier-dir.h"
 #include "tier/kv-impl.h"
 #include "tier/kv-log.h"
@@ -42,9 +43,7 @@ static size_t size_of(uint32_t content)
 
 unsigned kv_crash_seed(void)
 {
-	const char *text = getenv("MC_SEED");
-
-	return text != NULL ? (unsigned)atoi(text) : 1;
+	return env_number("MC_SEED", 1);
 }
 
 /* ---- playing a sequence */

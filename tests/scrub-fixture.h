@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "tests/seed.h"
 #include "tests/store-fixture.h"
 #include "tier/image-name.h"
 #include "tier/scrub.h"
@@ -21,15 +22,6 @@ static inline uint64_t dice(uint64_t below)
 {
 	scrub_seed = scrub_seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
 	return (scrub_seed >> 33) % below;
-}
-
-static inline void seed_from_clock(void)
-{
-	const char *given = getenv("MC_SEED");
-
-	scrub_seed = given != NULL ? strtoull(given, NULL, 10) : mc_now_ns();
-	printf("MC_SEED=%llu\n", (unsigned long long)scrub_seed);
-	fflush(stdout);
 }
 
 static inline void flip(const char *path, uint64_t off)

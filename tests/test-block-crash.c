@@ -10,6 +10,7 @@
  * MC_SEED=n chooses other pieces of unsynced writes. The sanitizer builds explore every 16th call.
  */
 #include "tests/io-fault.h"
+#include "tests/seed.h"
 #include "tests/suite.h"
 #include "tests/tier-dir.h"
 #include "tier/future.h"
@@ -339,8 +340,7 @@ static uint64_t live(enum io_fault_kind kind, uint64_t at, unsigned seed)
 
 static void explore(enum io_fault_kind kind, unsigned round)
 {
-	const char *text = getenv("MC_SEED");
-	unsigned seed = (text != NULL ? (unsigned)atoi(text) : 1) + round * 1000;
+	unsigned seed = env_number("MC_SEED", 1) + round * 1000;
 	unsigned stride = SUITE_SLOW ? 16 : 1;
 	uint64_t calls = live(kind, 0, seed);
 

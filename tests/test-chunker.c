@@ -1,11 +1,11 @@
 /* Chunks cover a file exactly, start at large tensors, and leave holes out. */
 #include "manifest/chunker.h"
+#include "tests/seed.h"
 #include "tests/suite.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define KIB UINT64_C(1024)
@@ -150,10 +150,8 @@ static void check_plan(const struct mc_chunk_input *in, const struct mc_chunk_pl
 
 START_TEST(random_files_are_covered_exactly)
 {
-	const char *env = getenv("SEED");
-	unsigned seed = env != NULL ? (unsigned)strtoul(env, NULL, 0) : (unsigned)time(NULL);
+	unsigned seed = seed_choose();
 
-	printf("seed %u\n", seed);
 	for (int round = 0; round < 3000; round++) {
 		struct mc_extent data[6];
 		uint64_t anchors[5], at = 0;

@@ -2,9 +2,10 @@
  * The KV store on a disk that is full or fails from any byte or call on, against a model, and what
  * callers are told then.
  *
- * KV_SEED chooses places and objects (it is printed), KV_STEPS how many places.
+ * MC_SEED chooses places and objects (it is printed), KV_STEPS how many places.
  */
 #include "tests/kv-trouble.h"
+#include "tests/seed.h"
 #include "tests/suite.h"
 
 #include <fcntl.h>
@@ -120,13 +121,6 @@ static void step(struct mc_kv *kv, struct model *m, uint64_t *rng, uint32_t seed
 	check(kv, m); /* nothing is ever missing or wrong meanwhile */
 }
 
-static unsigned env(const char *name, unsigned fallback)
-{
-	const char *v = getenv(name);
-
-	return v != NULL ? (unsigned)strtoul(v, NULL, 0) : fallback;
-}
-
 static void one_life(uint64_t rng, int64_t room, int64_t fail_at, int error)
 {
 	struct model m[KEYS] = {0};
@@ -154,11 +148,9 @@ static void one_life(uint64_t rng, int64_t room, int64_t fail_at, int error)
 
 START_TEST(a_disk_full_from_any_byte_on_loses_nothing)
 {
-	unsigned seed = env("KV_SEED", (unsigned)time(NULL)), steps = env("KV_STEPS", 8);
+	unsigned seed = seed_choose(), steps = env_number("KV_STEPS", 8);
 	uint64_t rng = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
 
-	printf("KV_SEED=%u\n", seed);
-	fflush(stdout);
 	for (unsigned i = 0; i < steps; i++) {
 		/* Any byte, and the borders of pages. */
 		int64_t at = (int64_t)(next(&rng) % (i % 3 == 0 ? 100000 : 4 * MIB));
@@ -171,11 +163,9 @@ END_TEST
 START_TEST(a_call_that_fails_with_any_error_loses_nothing)
 {
 	static const int errors[] = {-EIO, -ENOSPC, -EMFILE, -ENOMEM};
-	unsigned seed = env("KV_SEED", (unsigned)time(NULL)), steps = env("KV_STEPS", 8);
+	unsigned seed = seed_choose(), steps = env_number("KV_STEPS", 8);
 	uint64_t rng = (seed + 2) * UINT64_C(0x9e3779b97f4a7c15);
 
-	printf("KV_SEED=%u\n", seed);
-	fflush(stdout);
 	for (unsigned i = 0; i < steps; i++)
 		one_life(next(&rng), INT64_MAX, 1 + (int64_t)(next(&rng) % 80), errors[i % 4]);
 }

@@ -2,16 +2,16 @@
  * A process killed in the middle of its work, again and again: what was acknowledged as durable is
  * there afterwards, what was removed or replaced is not, with DRAM and without.
  *
- * KV_SEED and KV_ROUNDS set it; the seed is printed.
+ * MC_SEED and KV_ROUNDS set it; the seed is printed.
  */
 #include "tests/kv-fixture.h"
+#include "tests/seed.h"
 #include "tests/suite.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define KEYS 6
@@ -157,15 +157,11 @@ static bool holds(struct mc_kv *kv, unsigned k, struct state want)
 
 START_TEST(what_was_acknowledged_survives_every_kill)
 {
-	const char *v = getenv("KV_SEED");
-	unsigned seed = v != NULL ? (unsigned)strtoul(v, NULL, 0) : (unsigned)time(NULL);
-	unsigned rounds = getenv("KV_ROUNDS") != NULL ? (unsigned)atoi(getenv("KV_ROUNDS")) : 12;
+	unsigned seed = seed_choose(), rounds = env_number("KV_ROUNDS", 12);
 	uint64_t rng = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
 	struct state s[KEYS] = {0};
 	struct kv_fixture x;
 
-	printf("KV_SEED=%u\n", seed);
-	fflush(stdout);
 	kv_fixture_paths(&x, 64 * MIB);
 	x.opts.nvme_dir = x.nvme;
 	x.opts.nvme_capacity = UINT64_C(512) << 20;

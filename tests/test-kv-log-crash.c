@@ -13,6 +13,7 @@
  * unsynced writes. The sanitizer builds, ten times slower, explore sequences of two.
  */
 #include "tests/kv-log-crash-model.h"
+#include "tests/seed.h"
 #include "tests/suite.h"
 #include "tier/block-super.h"
 
@@ -131,9 +132,7 @@ static void prepare(struct crash_log *r, const struct sequence *s)
 
 static unsigned first_seed(void)
 {
-	const char *text = getenv("MC_SEED");
-
-	return text != NULL ? (unsigned)atoi(text) : 1;
+	return env_number("MC_SEED", 1);
 }
 
 static void play(struct crash_log *r, const struct sequence *s)

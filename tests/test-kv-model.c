@@ -2,15 +2,15 @@
  * Random operations from several threads against a model: each thread owns some keys and knows what
  * they must hold, all threads share the store. Then a restart, with DRAM and without.
  *
- * KV_SEED, KV_OPS (for each thread) and KV_THREADS set it; the seed is printed.
+ * MC_SEED, KV_OPS (for each thread) and KV_THREADS set it; the seed is printed.
  */
 #include "tests/kv-fixture.h"
+#include "tests/seed.h"
 #include "tests/suite.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define KEYS 24 /* of each thread */
 #define MIB (1u << 20)
@@ -166,22 +166,15 @@ static void check_all(struct worker *workers, unsigned n)
 			do_get(&workers[i], k);
 }
 
-static unsigned env(const char *name, unsigned fallback)
-{
-	const char *v = getenv(name);
-
-	return v != NULL ? (unsigned)strtoul(v, NULL, 0) : fallback;
-}
-
 static void run(bool nvme, bool remote, unsigned replicas, uint64_t nvme_bytes)
 {
-	unsigned n = env("KV_THREADS", 4), ops = env("KV_OPS", 400);
-	unsigned seed = env("KV_SEED", (unsigned)time(NULL));
+	unsigned n = env_number("KV_THREADS", 4), ops = env_number("KV_OPS", 400);
+	unsigned seed = seed_choose();
 	struct worker *workers = calloc(n, sizeof(*workers));
 	pthread_t threads[64];
 	struct kv_fixture x;
 
-	printf("KV_SEED=%u nvme %d remote %d replicas %u\n", seed, nvme, remote, replicas);
+	printf("nvme %d remote %d replicas %u\n", nvme, remote, replicas);
 	fflush(stdout);
 	ck_assert_uint_le(n, 64);
 	kv_fixture_paths(&x, 48 * MIB);

@@ -1,10 +1,10 @@
 /* Plans, block checksums and data ranges of a file agree with a naive model, on random files. */
 #include "tests/sample-manifest.h"
+#include "tests/seed.h"
 #include "tests/suite.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <time.h>
 
 #define MAX_SPANS 24
 #define EXT_OFF 4096
@@ -185,10 +185,7 @@ static void check_source(const struct model *m, struct mc_manifest *mf)
 
 START_TEST(random_files_give_the_plans_of_the_naive_model)
 {
-	const char *env = getenv("SEED");
-
-	seed = env != NULL ? (unsigned)strtoul(env, NULL, 0) : (unsigned)time(NULL);
-	printf("seed %u\n", seed);
+	seed = seed_choose();
 	for (int round = 0; round < 500; round++) {
 		struct mc_manifest *mf;
 		struct model m;

@@ -1,11 +1,11 @@
 /* The node table: numbers, references, reuse, and many threads at once. */
 #include "fs/node.h"
+#include "tests/seed.h"
 #include "tests/suite.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <time.h>
 
 static struct mc_place *place(const char *org, const char *model, const char *rev)
 {
@@ -179,12 +179,11 @@ static void *churn(void *arg)
 START_TEST(threads_leave_nothing_behind)
 {
 	struct mc_place *p = place("o", "m", "r");
-	unsigned seed = (unsigned)time(NULL);
+	unsigned seed = seed_choose();
 	struct churn c[4];
 	pthread_t th[4];
 	struct mc_nodes *t;
 
-	printf("seed %u\n", seed);
 	ck_assert_int_eq(mc_nodes_open(&t), 0);
 	for (unsigned i = 0; i < 4; i++) {
 		c[i] = (struct churn){.t = t, .p = p, .seed = seed + i};

@@ -1,4 +1,5 @@
 /* The replacement policy against a plain model, and the facts a tier relies on. */
+#include "tests/seed.h"
 #include "tests/suite.h"
 #include "tier/history.h"
 #include "tier/policy.h"
@@ -6,7 +7,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -17,16 +17,6 @@ static uint64_t next_random(uint64_t *s)
 	*s ^= *s << 25;
 	*s ^= *s >> 27;
 	return *s * UINT64_C(2685821657736338717);
-}
-
-static uint64_t new_seed(const char *test)
-{
-	const char *given = getenv("MC_TEST_SEED");
-	uint64_t seed = given ? strtoull(given, NULL, 0) : ((uint64_t)time(NULL) << 8 | 1);
-
-	printf("%s: MC_TEST_SEED=%llu\n", test, (unsigned long long)seed);
-	fflush(stdout);
-	return seed;
 }
 
 /* A tier of equal objects 0 … n - 1: what a store does with the policy, without the bytes. */
@@ -80,81 +70,100 @@ static bool cache_use(struct cache *c, size_t i, uint64_t weight)
 	return false;
 }
 
+#define MODEL_N 300
+
+struct model {
+	struct cache c;
+	bool linked[MODEL_N];
+	uint64_t weight[MODEL_N], sum, count; /* of what is linked */
+};
+
+static void model_put(struct model *m, size_t i, uint64_t weight, bool ahead)
+{
+	(ahead ? mc_policy_insert_ahead : mc_policy_insert)(
+		m->c.policy, &m->c.objects[i].entry, i, weight);
+	m->linked[i] = true;
+	m->weight[i] = weight;
+	m->sum += weight;
+	m->count++;
+}
+
+/* It is gone from the policy. */
+static void model_drop(struct model *m, size_t i)
+{
+	m->linked[i] = false;
+	m->sum -= m->weight[i];
+	m->count--;
+}
+
+/* Evicts what the policy names; false when that is nothing. */
+static bool model_evict(struct model *m, unsigned looks)
+{
+	struct mc_policy_entry *e = mc_policy_victim(m->c.policy, may_evict, NULL, looks);
+	size_t i = e != NULL ? (size_t)((struct object *)e - m->c.objects) : 0;
+
+	if (e == NULL)
+		return false;
+	ck_assert_uint_lt(i, MODEL_N);
+	ck_assert(m->linked[i]);
+	ck_assert(!m->c.objects[i].refuse);
+	mc_policy_evict(m->c.policy, e);
+	model_drop(m, i);
+	return true;
+}
+
+static void model_step(struct model *m, uint64_t *seed)
+{
+	size_t i = next_random(seed) % MODEL_N;
+	struct object *o = &m->c.objects[i];
+	uint64_t weight;
+
+	switch (next_random(seed) % 8) {
+	case 0:
+		model_evict(m, 1 + (unsigned)(next_random(seed) % 32));
+		break;
+	case 1:
+		if (!m->linked[i])
+			break;
+		mc_policy_remove(m->c.policy, &o->entry);
+		model_drop(m, i);
+		break;
+	case 2:
+		o->refuse = next_random(seed) % 2;
+		break;
+	case 3:
+	case 4:
+		weight = 1 + next_random(seed) % (8 * MIB);
+		if (!m->linked[i])
+			model_put(m, i, weight, next_random(seed) % 4 == 0);
+		break;
+	default:
+		if (m->linked[i])
+			mc_policy_hit(m->c.policy, &o->entry);
+	}
+	ck_assert_int_eq(mc_policy_linked(&o->entry), m->linked[i]);
+}
+
 START_TEST(random_operations_agree_with_a_plain_model)
 {
-	enum { N = 300, STEPS = 200000 };
-	uint64_t seed = new_seed("model");
+	uint64_t seed = seed_choose() + UINT64_C(1);
 	struct mc_policy_stats st;
-	struct cache c;
-	bool linked[N] = {false};
-	uint64_t weight[N] = {0}, sum = 0, count = 0;
+	struct model m = {.count = 0};
 
-	cache_open(&c, N, 100 * MIB);
-	for (unsigned step = 0; step < STEPS; step++) {
-		size_t i = next_random(&seed) % N;
-		struct mc_policy_entry *e = &c.objects[i].entry;
-
-		switch (next_random(&seed) % 8) {
-		case 0: /* evict what the policy names */
-			e = mc_policy_victim(
-				c.policy, may_evict, NULL, 1 + (unsigned)(next_random(&seed) % 32));
-			if (e == NULL)
-				continue;
-			i = (size_t)((struct object *)e - c.objects);
-			ck_assert_uint_lt(i, N);
-			ck_assert(linked[i]);
-			ck_assert(!c.objects[i].refuse);
-			mc_policy_evict(c.policy, e);
-			linked[i] = false;
-			sum -= weight[i];
-			count--;
-			break;
-		case 1:
-			if (!linked[i])
-				break;
-			mc_policy_remove(c.policy, e);
-			linked[i] = false;
-			sum -= weight[i];
-			count--;
-			break;
-		case 2:
-			c.objects[i].refuse = next_random(&seed) % 2;
-			break;
-		case 3:
-		case 4:
-			if (linked[i])
-				break;
-			weight[i] = 1 + next_random(&seed) % (8 * MIB);
-			if (next_random(&seed) % 4 == 0)
-				mc_policy_insert_ahead(c.policy, e, i, weight[i]);
-			else
-				mc_policy_insert(c.policy, e, i, weight[i]);
-			linked[i] = true;
-			sum += weight[i];
-			count++;
-			break;
-		default:
-			if (linked[i])
-				mc_policy_hit(c.policy, e);
-		}
-		ck_assert_int_eq(mc_policy_linked(e), linked[i]);
-		mc_policy_stats(c.policy, &st);
-		ck_assert_uint_eq(st.entries, count);
-		ck_assert_uint_eq(st.weight, sum);
+	cache_open(&m.c, MODEL_N, 100 * MIB);
+	for (unsigned step = 0; step < 200000; step++) {
+		model_step(&m, &seed);
+		mc_policy_stats(m.c.policy, &st);
+		ck_assert_uint_eq(st.entries, m.count);
+		ck_assert_uint_eq(st.weight, m.sum);
 	}
 	/* Nothing is lost: all that is linked comes out as a victim, once. */
-	for (size_t i = 0; i < N; i++)
-		c.objects[i].refuse = false;
-	for (; count > 0; count--) {
-		struct mc_policy_entry *v = mc_policy_victim(c.policy, may_evict, NULL, 1);
-
-		ck_assert_ptr_nonnull(v);
-		ck_assert(linked[(struct object *)v - c.objects]);
-		linked[(struct object *)v - c.objects] = false;
-		mc_policy_evict(c.policy, v);
-	}
-	ck_assert_ptr_null(mc_policy_victim(c.policy, may_evict, NULL, 1));
-	cache_close(&c);
+	for (size_t i = 0; i < MODEL_N; i++)
+		m.c.objects[i].refuse = false;
+	while (m.count > 0)
+		ck_assert(model_evict(&m, 1));
+	ck_assert(!model_evict(&m, 1));
+	cache_close(&m.c);
 }
 END_TEST
 
@@ -190,7 +199,7 @@ static unsigned work(struct cache *c, size_t set, unsigned uses, uint64_t *seed)
 START_TEST(a_scan_of_ten_times_the_tier_leaves_the_working_set)
 {
 	enum { TIER = 1000, SET = 800, USES = 8000 };
-	uint64_t seed = new_seed("scan");
+	uint64_t seed = seed_choose() + UINT64_C(1);
 	unsigned before, after;
 	struct cache c;
 
@@ -210,7 +219,7 @@ END_TEST
 START_TEST(a_new_working_set_replaces_the_old_one)
 {
 	enum { TIER = 1000, SET = 800, USES = 8000 };
-	uint64_t seed = new_seed("shift");
+	uint64_t seed = seed_choose() + UINT64_C(1);
 	unsigned hits = 0;
 	struct cache c;
 
@@ -393,7 +402,7 @@ END_TEST
 START_TEST(useless_fetching_ahead_cannot_take_the_tier)
 {
 	enum { TIER = 1000, SET = 500, USES = 20000 };
-	uint64_t seed = new_seed("ahead"), hits = 0;
+	uint64_t seed = seed_choose() + UINT64_C(1), hits = 0;
 	struct cache c;
 
 	cache_open(&c, SET + USES, TIER * MIB);

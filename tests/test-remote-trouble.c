@@ -5,6 +5,7 @@
  */
 #include "tests/lib/proxy.h"
 #include "tests/nfs-fixture.h"
+#include "tests/seed.h"
 #include "tests/suite.h"
 #include "tier/lock.h"
 #include "tier/remote.h"
@@ -170,12 +171,11 @@ static void put_file(struct mc_remote *r, const char *path)
 
 START_TEST(reads_are_right_when_answers_are_cut_in_the_middle)
 {
-	unsigned seed = (unsigned)time(NULL);
+	unsigned seed = seed_choose();
 	struct mc_remote *r = open_proxied(&patient);
 	struct mc_remote_stats st;
 	struct crowd c;
 
-	printf("seed %u\n", seed);
 	put_file(r, "cut");
 	for (int round = 0; round < 20; round++) {
 		proxy_set(proxy, PROXY_CUT, (uint64_t)rand_r(&seed) % (READS * MIB));
@@ -191,11 +191,10 @@ END_TEST
 
 START_TEST(puts_and_removes_survive_lost_answers)
 {
-	unsigned seed = (unsigned)time(NULL);
+	unsigned seed = seed_choose();
 	struct mc_remote *r = open_proxied(&patient);
 	struct mc_remote_attr attr;
 
-	printf("seed %u\n", seed);
 	for (int round = 0; round < 40; round++) {
 		char path[50], text[50];
 		void *got;

@@ -130,7 +130,7 @@ START_TEST(damaged_objects_are_written_anew_from_dram)
 	struct both b;
 	struct mc_scrub_counts c;
 
-	seed_from_clock();
+	scrub_seed = seed_choose();
 	both_open(&b, false);
 	put_all(&b);
 	c = one_pass(b.p.store, b.x.kv);
@@ -157,7 +157,7 @@ START_TEST(damaged_objects_with_a_copy_on_the_remote_leave_nvme)
 	struct both b;
 	struct mc_scrub_counts c;
 
-	seed_from_clock();
+	scrub_seed = seed_choose();
 	both_open(&b, true);
 	put_all(&b);
 	for (uint32_t i = 0; i < N_OBJECTS; i++) {
@@ -184,7 +184,7 @@ START_TEST(a_damaged_last_copy_stays_and_is_told)
 	struct mc_scrub_counts c;
 	struct mc_kv_object *obj;
 
-	seed_from_clock();
+	scrub_seed = seed_choose();
 	both_open(&b, false);
 	put_all(&b);
 	for (uint32_t i = 0; i < N_OBJECTS; i++)

@@ -38,7 +38,7 @@ START_TEST(flips_in_images_are_found_in_one_pass_and_fetched_again)
 	uint64_t damaged[3] = {0}, bad = 0, blocks = 0;
 	struct place p;
 
-	seed_from_clock();
+	scrub_seed = seed_choose();
 	place_make(&p);
 	for (unsigned i = 0; i < 3; i++)
 		pats[i] = make_pattern(&p, names[i], (5 + 3 * i) * MIB + TAIL);
@@ -109,7 +109,7 @@ START_TEST(damage_that_is_fetched_anew_meanwhile_is_told_all_the_same)
 	struct mc_file *f;
 	char path[300];
 
-	seed_from_clock();
+	scrub_seed = seed_choose();
 	place_make(&p);
 	pat = make_pattern(&p, "a", 4 * MIB);
 	place_open(&p, 64 * MIB, 64 * MIB);
@@ -150,7 +150,7 @@ START_TEST(what_a_client_reads_past_us_is_put_right_in_its_place)
 	char path[300];
 	int fd = -1;
 
-	seed_from_clock();
+	scrub_seed = seed_choose();
 	place_make(&p);
 	pat = make_pattern(&p, "a", 9 * MIB + TAIL);
 	place_open(&p, 64 * MIB, 64 * MIB);
@@ -194,7 +194,7 @@ START_TEST(a_mapping_that_outlives_its_close_is_put_right_too)
 	char path[300];
 	int fd = -1;
 
-	seed_from_clock();
+	scrub_seed = seed_choose();
 	place_make(&p);
 	pat = make_pattern(&p, "a", 6 * MIB);
 	place_open(&p, 64 * MIB, 64 * MIB);
@@ -263,7 +263,7 @@ START_TEST(without_the_remote_damage_stays_under_a_reader_until_it_is_back)
 	char path[300], away[128];
 	int fd = -1;
 
-	seed_from_clock();
+	scrub_seed = seed_choose();
 	place_make(&p);
 	snprintf(away, sizeof(away), "%s/away", p.dir);
 	pat = make_pattern(&p, "a", 6 * MIB);

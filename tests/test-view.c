@@ -4,12 +4,12 @@
 #include "manifest/safetensors.h"
 #include "manifest/view-build.h"
 #include "tests/sample-manifest.h"
+#include "tests/seed.h"
 #include "tests/suite.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static unsigned seed;
 
@@ -229,7 +229,7 @@ static void check_range(
 	ck_assert_int_eq(mc_view_file_plan(f, files, off, len, &plan), 0);
 	ck_assert_uint_eq(mc_plan_len(&plan), len);
 	execute(&plan, got);
-	ck_assert_msg(memcmp(got, want + off, len) == 0, "seed %u: [%llu, +%u) differs", seed,
+	ck_assert_msg(memcmp(got, want + off, len) == 0, "MC_SEED=%u: [%llu, +%u) differs", seed,
 		(unsigned long long)off, len);
 	mc_plan_done(&plan);
 	free(got);
@@ -479,14 +479,6 @@ START_TEST(names_of_ranks_are_five_digits)
 }
 END_TEST
 
-static void seed_init(void)
-{
-	const char *given = getenv("MC_SEED");
-
-	seed = given != NULL ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
-	printf("seed %u\n", seed);
-}
-
 int main(void)
 {
 	const TTest *const tests[] = {any_range_is_what_copying_by_elements_gives,
@@ -496,6 +488,6 @@ int main(void)
 		sharded_state_is_one_directory, gaps_below_a_block_are_data,
 		names_of_ranks_are_five_digits};
 
-	seed_init();
+	seed = seed_choose();
 	return suite_run("view", tests, sizeof(tests) / sizeof(*tests));
 }
