@@ -108,7 +108,10 @@ static int sync_result(struct io_switch *s)
 {
 	unsigned ms = atomic_load(&s->sync_ms);
 	const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-	int r = enter(s, &s->syncs, true);
+	int r;
+
+	wait_while(&s->syncs_hang);
+	r = enter(s, &s->syncs, true);
 
 	if (ms > 0)
 		nanosleep(&pause, NULL);

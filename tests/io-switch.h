@@ -22,6 +22,7 @@ struct io_switch {
 	_Atomic int error;
 	_Atomic unsigned sync_ms; /* a sync takes so long at least */
 	_Atomic bool hang;        /* writes and syncs wait until it is false */
+	_Atomic bool syncs_hang;  /* syncs alone */
 	_Atomic bool reads_hang;  /* likewise */
 	_Atomic unsigned failed;  /* calls a switch made fail */
 	const char *only;         /* end of a path: other files are spared. NULL: none is */

@@ -40,9 +40,14 @@ bool mc_disk_failed(struct mc_disk_health *h)
 	return true;
 }
 
+uint64_t mc_disk_patience_ns(const struct mc_disk_health *h, uint64_t bytes)
+{
+	return h->slow_ns + bytes * 1000 / LEAST_RATE * 1000000;
+}
+
 bool mc_disk_is_slow(const struct mc_disk_health *h, uint64_t ns, uint64_t bytes)
 {
-	return ns >= h->slow_ns + bytes * 1000 / LEAST_RATE * 1000000;
+	return ns >= mc_disk_patience_ns(h, bytes);
 }
 
 bool mc_disk_took(struct mc_disk_health *h, uint64_t begun_ns, uint64_t bytes)

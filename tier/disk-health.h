@@ -33,6 +33,8 @@ bool mc_disk_took(struct mc_disk_health *h, uint64_t begun_ns, uint64_t bytes);
 /* An I/O was given up on before it ended: slow, until a probe is quick. To be said again while it
  * has not ended: a probe would hang, too, and with it who probes. As above. */
 bool mc_disk_hangs(struct mc_disk_health *h);
+/* An I/O of so many bytes that takes longer is slow. */
+uint64_t mc_disk_patience_ns(const struct mc_disk_health *h, uint64_t bytes);
 /* Whether an I/O that took so long was slow: others need not be counted. */
 bool mc_disk_is_slow(const struct mc_disk_health *h, uint64_t ns, uint64_t bytes);
 

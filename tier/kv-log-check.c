@@ -30,7 +30,7 @@ struct mc_kv_log_check {
 	struct mc_kv_log_mark at;
 	void (*bad)(void *ctx, const struct mc_kv_meta *meta, const struct mc_kv_loc *loc);
 	void *ctx;
-	unsigned char *buf;      /* owned, BUFFER bytes */
+	unsigned char *buf;      /* owned, BUFFER bytes; NULL: a read that hangs has it */
 	struct place *places;    /* owned, sorted: of the stretch before at.off */
 	size_t n, cap, i;        /* i: the next one */
 	uint32_t id, generation; /* of the segment when they were noted */
@@ -193,19 +193,16 @@ static void found(
 
 /* So much of a segment from off on, into buf. */
 static int read_piece(
-	struct mc_kv_log_check *c, const struct mc_kv_segment *seg, uint64_t off, uint64_t len)
+	struct mc_kv_log_check *c, struct mc_kv_segment *seg, uint64_t off, uint64_t len)
 {
-	struct mc_uring_req req = {.kind = MC_URING_READ,
-		.fd = seg->place.fd,
-		.off = seg->place.at + off,
-		.len = (uint32_t)mc_kv_up(len, MC_KV_ALIGN),
-		.need = (uint32_t)len,
-		.buf = c->buf};
-	int64_t n = mc_uring_run(seg->floor->uring, &req);
+	int64_t n;
 
-	if (n < 0)
-		mc_kv_failed(c->log, seg->floor, (int)n);
-	else if ((uint64_t)n < len)
+	if (c->buf == NULL) /* given up with the last piece */
+		c->buf = aligned_alloc(MC_KV_ALIGN, BUFFER);
+	if (c->buf == NULL)
+		return -ENOMEM;
+	n = mc_kv_piece_read(c->log, seg, off, (uint32_t)len, &c->buf);
+	if (n >= 0 && (uint64_t)n < len)
 		memset(c->buf + n, 0, len - (uint64_t)n); /* the file was cut: nothing verifies */
 	return n < 0 ? (int)n : 0;
 }

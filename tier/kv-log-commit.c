@@ -12,7 +12,8 @@
  *
  * At the start it recovers what is there, as often as it takes to read it.
  *
- * The same thread frees segments, drops parts, writes snapshots and probes.
+ * The same thread frees segments, drops parts, writes snapshots and probes. Groups of a lower floor
+ * come to it synced (kv-log-below.c).
  */
 #include "tier/kv-log-impl.h"
 
@@ -49,25 +50,36 @@ static int sync_segment(struct mc_kv_log *log, struct mc_kv_segment *seg)
 static void sync_file(struct mc_kv_log *log, struct mc_kv_file *f)
 {
 	uint64_t begun = mc_now_ns();
-	bool failed;
+	int r;
 
 	mc_mutex_lock(&log->lock);
 	/* A sync of an earlier group failed: what this group wrote may be among what was lost. */
-	failed = mc_kv_segment_failed(f->seg);
-	if (f->res == 0 && failed)
+	if (f->res == 0 && mc_kv_segment_failed(f->seg))
 		f->res = -EIO;
+	r = f->res;
+	if (r == 0)
+		mc_kv_busy_locked(log, f->seg->floor);
 	mc_mutex_unlock(&log->lock);
-	if (f->res != 0)
+	if (r != 0)
 		return;
-	f->res = sync_segment(log, f->seg);
+	r = sync_segment(log, f->seg);
 	mc_kv_took(log, f->seg->floor, begun, 0);
 	mc_mutex_lock(&log->lock);
+	mc_kv_answered_locked(log, f->seg->floor);
 	log->stats.syncs++;
-	if (f->res != 0)
+	if (f->res == 0) /* it may have been given up meanwhile */
+		f->res = r;
+	if (r != 0)
 		mc_kv_segment_set_failed(f->seg, true);
 	mc_mutex_unlock(&log->lock);
-	if (f->res != 0)
-		mc_kv_failed(log, f->seg->floor, f->res);
+	if (r != 0)
+		mc_kv_failed(log, f->seg->floor, r);
+}
+
+void mc_kv_group_sync(struct mc_kv_log *log, struct mc_kv_group *g)
+{
+	for (unsigned i = 0; i < g->n_files; i++)
+		sync_file(log, &g->files[i]);
 }
 
 /* A copy: the record may have been removed, evicted or replaced since. */
@@ -123,8 +135,13 @@ static bool apply_op_locked(struct mc_kv_log *log, struct mc_kv_group *g, struct
 	int res = op->part_res;
 
 	if (op->file != MC_KV_NO_FILE) {
-		g->files[op->file].seg->writers--;
-		res = g->files[op->file].res;
+		struct mc_kv_file *f = &g->files[op->file];
+
+		if (g->given_up)
+			f->given_up++;
+		else
+			f->seg->writers--;
+		res = f->res;
 	}
 	if (op->kind == MC_KV_OP_COPY)
 		apply_copy_locked(log, op, res);
@@ -180,7 +197,7 @@ static void tell_moved(struct mc_kv_log *log, struct mc_kv_op *op)
 }
 
 /* Step 4. */
-static void end_group(struct mc_kv_log *log, struct mc_kv_group *g, int committed)
+static void end_ops(struct mc_kv_log *log, struct mc_kv_group *g, int committed)
 {
 	for (struct mc_kv_op *op = g->ops.first; op != NULL; op = op->next) {
 		if (op->kind == MC_KV_OP_COPY && !op->of_part && op->res == 0)
@@ -189,8 +206,6 @@ static void end_group(struct mc_kv_log *log, struct mc_kv_group *g, int committe
 			op->res = committed;
 	}
 	mc_kv_ops_end(log, &g->ops);
-	free(g->files);
-	free(g);
 }
 
 static void commit_group(struct mc_kv_log *log, struct mc_kv_group *g)
@@ -198,13 +213,21 @@ static void commit_group(struct mc_kv_log *log, struct mc_kv_group *g)
 	uint64_t begun;
 	int r;
 
-	for (unsigned i = 0; i < g->n_files; i++)
-		sync_file(log, &g->files[i]);
+	if (!g->synced)
+		mc_kv_group_sync(log, g);
 	apply_group(log, g);
 	begun = mc_now_ns();
 	r = mc_kv_commit(log);
 	mc_kv_took(log, mc_kv_top(log), begun, 0);
-	end_group(log, g, mc_kv_journal_error(r));
+	end_ops(log, g, mc_kv_journal_error(r));
+	free(g->files);
+	free(g);
+}
+
+void mc_kv_group_give_up(struct mc_kv_log *log, struct mc_kv_group *g)
+{
+	apply_group(log, g);
+	end_ops(log, g, 0);
 }
 
 /* A segment whose copies failed waits for another try. */
@@ -221,19 +244,18 @@ static void settle_moving(struct mc_kv_log *log)
 	mc_mutex_unlock(&log->lock);
 }
 
-/* True: of the upper floor, which has the journal. */
-static bool probe_floors(struct mc_kv_log *log)
+/* The upper floor, which has the journal. True: it was. */
+static bool probe(struct mc_kv_log *log)
 {
-	bool due[MC_KV_FLOORS];
+	struct mc_kv_floor *f = mc_kv_top(log);
+	bool due;
 
 	mc_mutex_lock(&log->lock);
-	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
-		due[i] = mc_disk_probe_due(&log->floors[i].health);
+	due = mc_kv_probe_due_locked(f);
 	mc_mutex_unlock(&log->lock);
-	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
-		if (due[i])
-			mc_kv_probe(log, &log->floors[i]);
-	return due[0];
+	if (due)
+		mc_kv_probe(log, f);
+	return due;
 }
 
 static void look_after(struct mc_kv_log *log)
@@ -246,7 +268,7 @@ static void look_after(struct mc_kv_log *log)
 	mc_mutex_lock(&log->lock);
 	snapshot = log->want_snapshot;
 	mc_mutex_unlock(&log->lock);
-	probed = probe_floors(log);
+	probed = probe(log);
 	if (snapshot ||
 		(!probed && mc_journal_usable(log->journal) &&
 			mc_journal_snapshot_due(log->journal)))
@@ -268,14 +290,13 @@ static struct mc_kv_group *next_locked(struct mc_kv_log *log) MC_REQUIRES(log->l
 
 static void wait_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 {
-	uint64_t until = UINT64_MAX;
+	uint64_t until = mc_kv_below_due_locked(log);
 
 	if (log->closed != NULL && log->closed->writing == 0)
 		return;
-	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
-		if (mc_disk_ails(&log->floors[i].health))
-			until = min(until, log->floors[i].health.probe_at_ns);
-	if (until != UINT64_MAX && log->closed == NULL)
+	if (log->closed == NULL)
+		until = min(until, mc_kv_probe_at_locked(mc_kv_top(log)));
+	if (until != UINT64_MAX)
 		mc_cond_wait_until(&log->ready, &log->lock, until);
 	else
 		mc_cond_wait(&log->ready, &log->lock);
@@ -355,6 +376,7 @@ static void *committer_main(void *arg)
 		mc_mutex_unlock(&log->lock);
 		if (g != NULL)
 			commit_group(log, g);
+		mc_kv_below_watch(log);
 		if (log->dead == 0)
 			look_after(log);
 		mc_mutex_lock(&log->lock);
@@ -363,7 +385,7 @@ static void *committer_main(void *arg)
 			log->free_wanted = false;
 		mc_cond_broadcast(&log->moved);
 		mc_cond_signal(&log->work);
-		if (g == NULL && log->closed == NULL && log->packer_done)
+		if (log->closed == NULL && log->packer_done && !log->floors[1].runs)
 			break;
 		if (!log->attention)
 			wait_locked(log);

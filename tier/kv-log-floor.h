@@ -8,6 +8,7 @@
  *   SEALED   full, or given up at a restart
  *   MOVING   the packer queued copies of its live records
  *   FREEING  nobody needs it; the record of its next generation is on the way
+ *   CLEARING that is durable; the disk of the lower floor is being told that it is empty
  * failed: a write or sync of it failed; it is never written again and ends as a removed file.
  * aside: SEALED and nowhere; the table keeps its records for a life that can open it.
  *
@@ -20,11 +21,12 @@
 #include "tier/disk-health.h"
 #include "tier/kv-log.h"
 #include "tier/kv-store.h"
+#include "tier/lock.h"
 #include "tier/uring.h"
 
 #define MC_KV_ALIGN 4096u                    /* O_DIRECT transfers */
 #define MC_KV_PACK_BYTES (UINT32_C(2) << 20) /* one write */
-#define MC_KV_PACKS 8                        /* buffers, all the memory of writing */
+#define MC_KV_PACKS 8                        /* buffers, all the memory of writing to a floor */
 #define MC_KV_PACK_PIECES 72                 /* of memory in one write */
 #define MC_KV_ALIGNED_FROM 65536u            /* bytes: payloads that begin at MC_KV_ALIGN */
 #define MC_KV_HEADER 128u                    /* bytes */
@@ -40,7 +42,8 @@ enum mc_kv_seg_state {
 	MC_KV_SEG_OPEN,
 	MC_KV_SEG_SEALED,
 	MC_KV_SEG_MOVING,
-	MC_KV_SEG_FREEING
+	MC_KV_SEG_FREEING,
+	MC_KV_SEG_CLEARING
 };
 
 struct mc_kv_segment {
@@ -102,17 +105,23 @@ struct mc_kv_gone {
 /* A file written since the last sync. */
 struct mc_kv_file {
 	struct mc_kv_segment *seg;
-	int res; /* first error */
+	int res;           /* first error */
+	unsigned given_up; /* ops in it that ended before the I/O: still among its writers */
 };
 
+/* What was written to a floor since its last sync. */
 struct mc_kv_group {
 	struct mc_kv_log *log;
+	struct mc_kv_floor *floor;
 	struct mc_kv_group *next;
 	struct mc_kv_op_list ops; /* the packer's, then the committer's */
 	struct mc_kv_file *files; /* owned */
 	unsigned n_files;
-	unsigned writing; /* packs in flight */
-	uint64_t payload; /* bytes */
+	unsigned writing;       /* packs in flight */
+	bool synced;            /* by the lower floor's thread */
+	bool given_up;          /* its ops end, or ended, before its I/O has */
+	bool ops_over, io_over; /* of one given up: who is last frees it */
+	uint64_t payload;       /* bytes */
 	uint64_t opened_ns, last_ns, first_seq;
 };
 
@@ -156,10 +165,25 @@ struct mc_kv_floor {
 	uint64_t taken;   /* segments, to be filled */
 	uint64_t freed;   /* segments */
 	struct mc_disk_health health;
+	struct mc_kv_pack *free_packs;
+	struct mc_kv_group *open; /* the packer's, handed over with closed */
+	unsigned lost;            /* pieces given up, and not ended yet */
+	/* Of the lower one, with the log's lock; see kv-log-below.c. */
+	struct mc_kv_group *closed, **closed_last; /* groups that are to be synced, in order */
+	unsigned pending;                          /* of them, those whose ops are not over */
+	unsigned clearing;                         /* segments */
+	unsigned busy;                             /* writes, syncs and others under way */
+	uint64_t answered_ns; /* when the last one ended, or the first one began */
+	bool hangs;           /* none has ended for long; until all have */
+	struct mc_cond wake;  /* for its thread */
+	pthread_t thread;
+	bool started; /* it has one */
+	bool runs;    /* which has not ended */
 	/* The packer's. */
 	struct mc_kv_stream puts, survivors;
 	struct mc_kv_segment *looked_for;      /* at which it last reclaimed early */
 	size_t asked_from;                     /* where reclaim goes on asking */
 	uint64_t hopeless_deaths, hopeless_ns; /* when reclaim last found nothing */
 	uint64_t freed_seen;                   /* freed, when it last looked for room */
+	struct mc_kv_pack packs[MC_KV_PACKS];
 };

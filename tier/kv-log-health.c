@@ -39,6 +39,17 @@ void mc_kv_log_hangs(struct mc_kv_log *log, bool below)
 	mc_mutex_unlock(&log->lock);
 }
 
+bool mc_kv_probe_due_locked(const struct mc_kv_floor *f)
+{
+	return !f->hangs && f->lost == 0 && mc_disk_probe_due(&f->health);
+}
+
+uint64_t mc_kv_probe_at_locked(const struct mc_kv_floor *f)
+{
+	return !f->hangs && f->lost == 0 && mc_disk_ails(&f->health) ? f->health.probe_at_ns
+								     : UINT64_MAX;
+}
+
 void mc_kv_probe(struct mc_kv_log *log, struct mc_kv_floor *f)
 {
 	uint64_t begun = mc_now_ns(), took;

@@ -16,6 +16,8 @@
  * kv-log-reclaim.c  the packer's other work: survivors of a segment move
  * kv-log-choose.c   of which segment
  * kv-log-commit.c   the committer: sync, journal, done
+ * kv-log-below.c    the lower floor's own thread, and what becomes of groups when its disk hangs
+ * kv-log-piece.c    reads that somebody waits for, and gives up
  * kv-log-recover.c  what is there at the start
  * kv-log-fsck.c     the same without a daemon: checking and repairing
  * kv-log-scan.c     reading records and images through, in order
@@ -27,8 +29,9 @@
  * kv-log-health.c   budgets of errors and latency, probe
  *
  * Two threads. The packer alone chooses segments, fills buffers and submits writes; what it wrote
- * since the last sync is the open group. A group that is closed goes to the committer, which waits
- * for its writes, syncs its files, journals its puts and runs their callbacks.
+ * since the last sync is the open group of a floor. A group that is closed goes to the committer,
+ * which waits for its writes, syncs its files, journals its puts and runs their callbacks. What may
+ * wait for the disk of the lower floor is done by a third thread, so that it holds up nobody else.
  *
  * Lock ranks: the log's, then the journal's (inside journal.c). Table and journal change together:
  * whoever appends a record changes the table under the same hold of the log's lock.
@@ -99,11 +102,8 @@ struct mc_kv_log {
 	int sync_error;
 	unsigned n_moving; /* copies under way */
 
-	struct mc_kv_group *open; /* the packer's, handed over with closed */
-	struct mc_kv_group *closed, **closed_last;
+	struct mc_kv_group *closed, **closed_last; /* for the committer */
 	bool committing;
-	struct mc_kv_pack *free_packs;
-	struct mc_kv_pack packs[MC_KV_PACKS];
 	bool attention;   /* something for the committer since it last looked */
 	bool free_wanted; /* the packer waits until the committer has freed what is empty */
 	enum mc_kv_asked asked;
@@ -144,6 +144,12 @@ static inline void mc_kv_poke_locked(struct mc_kv_log *log) MC_REQUIRES(log->loc
 {
 	log->attention = true;
 	mc_cond_signal(&log->ready);
+	mc_cond_signal(&log->floors[1].wake);
+}
+
+static inline bool mc_kv_is_lower(const struct mc_kv_log *log, const struct mc_kv_floor *f)
+{
+	return f == &log->floors[1];
 }
 
 /* ---- kv-log.c */
@@ -248,7 +254,9 @@ uint32_t mc_kv_segments_left_locked(const struct mc_kv_log *log, const struct mc
 	MC_REQUIRES(log->lock);
 /* Journals the next generation of what is empty, and makes it FREE. The committer only. */
 void mc_kv_segments_free(struct mc_kv_log *log);
-/* Gives back the space of a FREE segment, or of one FREEING. */
+/* One that is CLEARING is FREE. */
+void mc_kv_segment_clear(struct mc_kv_log *log, struct mc_kv_segment *seg);
+/* Gives back the space of a segment that nobody needs. */
 void mc_kv_segment_remove(struct mc_kv_log *log, struct mc_kv_segment *seg);
 /* None is known any more; what they hold stays. */
 void mc_kv_segments_leave(struct mc_kv_log *log);
@@ -256,7 +264,7 @@ void mc_kv_segments_leave(struct mc_kv_log *log);
 static inline bool mc_kv_segment_holds_locked(const struct mc_kv_segment *seg, uint32_t generation)
 {
 	return seg->generation == generation && seg->place.fd >= 0 &&
-		seg->state != MC_KV_SEG_FREE && seg->state != MC_KV_SEG_FREEING;
+		seg->state < MC_KV_SEG_FREEING && seg->state != MC_KV_SEG_FREE;
 }
 
 static inline bool mc_kv_segment_failed(const struct mc_kv_segment *seg)
@@ -277,7 +285,8 @@ int mc_kv_packer_start(struct mc_kv_log *log);
 int mc_kv_stream_record(
 	struct mc_kv_log *log, struct mc_kv_stream *s, struct mc_kv_op *op, const void *data);
 void mc_kv_stream_seal(struct mc_kv_log *log, struct mc_kv_stream *s);
-void mc_kv_group_close(struct mc_kv_log *log);
+void mc_kv_group_close(struct mc_kv_log *log, struct mc_kv_floor *f);
+void mc_kv_groups_close(struct mc_kv_log *log);
 
 /* ---- kv-log-split.c */
 void mc_kv_part_key(
@@ -317,6 +326,39 @@ int mc_kv_reclaim(struct mc_kv_log *log, struct mc_kv_floor *f, enum mc_kv_recla
 
 /* ---- kv-log-commit.c */
 int mc_kv_committer_start(struct mc_kv_log *log);
+void mc_kv_group_sync(struct mc_kv_log *log, struct mc_kv_group *g);
+/* Its I/O has not ended: its ops end, without success. The committer only. */
+void mc_kv_group_give_up(struct mc_kv_log *log, struct mc_kv_group *g);
+
+/* ---- kv-log-below.c */
+int mc_kv_below_start(struct mc_kv_log *log);
+/* The packer has ended, and nothing is closed any more. */
+void mc_kv_below_join(struct mc_kv_log *log);
+/* A call of the floor's disk begins, and ends. */
+void mc_kv_busy_locked(struct mc_kv_log *log, struct mc_kv_floor *f) MC_REQUIRES(log->lock);
+void mc_kv_answered_locked(struct mc_kv_log *log, struct mc_kv_floor *f) MC_REQUIRES(log->lock);
+/* Looks whether the lower floor hangs, and gives up its groups if so. The committer only. */
+void mc_kv_below_watch(struct mc_kv_log *log);
+static inline bool mc_kv_hangs(struct mc_kv_log *log, const struct mc_kv_floor *f)
+{
+	bool hangs;
+
+	mc_mutex_lock(&log->lock);
+	hangs = f->hangs;
+	mc_mutex_unlock(&log->lock);
+	return hangs;
+}
+/* When to do so next; UINT64_MAX: when something changes. */
+uint64_t mc_kv_below_due_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock);
+/* Nothing of the lower floor is to be waited for. */
+bool mc_kv_below_idle_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock);
+
+/* ---- kv-log-piece.c */
+/* [blocks] Bytes [off, off + len) of the segment, of which the caller is a reader or writer, into
+ * *buf, which has room for whole multiples of MC_KV_ALIGN. How many there are before the file ends,
+ * or -errno. -ETIMEDOUT: the disk hangs; where *buf is NULL then, the read has taken it over. */
+int64_t mc_kv_piece_read(struct mc_kv_log *log, struct mc_kv_segment *seg, uint64_t off,
+	uint32_t len, unsigned char **buf);
 
 /* ---- kv-log-recover.c */
 /* An object is told, counted and dropped because its record, or a part of it, is bad. */
@@ -343,9 +385,14 @@ static inline int mc_kv_journal_error(int r)
 	return r == 0 || r == -ENOSPC || r == -EMFILE || r == -ENFILE ? r : -EIO;
 }
 void mc_kv_probe(struct mc_kv_log *log, struct mc_kv_floor *f);
-/* Whether puts to the floor fail: the journal is the upper one's. */
+/* Not while something hangs there: a probe would, too. The log's lock is held. */
+bool mc_kv_probe_due_locked(const struct mc_kv_floor *f);
+/* When; UINT64_MAX: never. */
+uint64_t mc_kv_probe_at_locked(const struct mc_kv_floor *f);
+/* Whether puts to the floor fail: the journal is the upper one's, which nobody else stands in for.
+ */
 static inline bool mc_kv_bypassed_locked(const struct mc_kv_log *log, const struct mc_kv_floor *f)
 	MC_REQUIRES(log->lock)
 {
-	return f->health.bypassed || log->floors[0].health.bypassed;
+	return f->health.bypassed || f->hangs || log->floors[0].health.bypassed;
 }

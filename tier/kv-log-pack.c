@@ -16,7 +16,7 @@
 
 static bool idle_locked(const struct mc_kv_log *log) MC_REQUIRES(log->lock)
 {
-	return log->closed == NULL && !log->committing;
+	return log->closed == NULL && !log->committing && mc_kv_below_idle_locked(log);
 }
 
 /* Whether there is a lower floor for what lives on f, and it works. */
@@ -47,10 +47,11 @@ static int try_reclaim(struct mc_kv_log *log, struct mc_kv_floor *f)
 	return r;
 }
 
-/* Everything written is committed and what is empty is free. Returns with the lock held. */
+/* Everything written is committed, or given up, and what is empty is free. Returns with the lock
+ * held. */
 static void settle(struct mc_kv_log *log) MC_ACQUIRE(log->lock)
 {
-	mc_kv_group_close(log);
+	mc_kv_groups_close(log);
 	mc_mutex_lock(&log->lock);
 	log->free_wanted = true;
 	mc_kv_poke_locked(log);
@@ -140,19 +141,22 @@ static void pack_op(struct mc_kv_log *log, struct mc_kv_op *op, int r)
 
 /* ---- the thread */
 
-/* How long the open group waits for more while the queue is empty. */
+/* How long an open group waits for more while the queue is empty. */
 static uint64_t patience_ns(const struct mc_kv_log *log)
 {
 	return log->commit_ms * UINT64_C(100000);
 }
 
-static bool close_due_locked(const struct mc_kv_log *log, uint64_t now) MC_REQUIRES(log->lock)
+static bool close_due_locked(const struct mc_kv_log *log, const struct mc_kv_floor *f, uint64_t now)
+	MC_REQUIRES(log->lock)
 {
-	const struct mc_kv_group *g = log->open;
+	const struct mc_kv_group *g = f->open;
 	const struct mc_kv_op *next = log->queue.first;
 
 	if (g == NULL)
 		return false;
+	if (f->hangs)
+		return true;
 	if (log->retry.first != NULL)
 		return false;
 	if (g->first_seq <= log->sync_upto && (next == NULL || next->seq > log->sync_upto))
@@ -164,14 +168,18 @@ static bool close_due_locked(const struct mc_kv_log *log, uint64_t now) MC_REQUI
 
 static void wait_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 {
-	uint64_t until;
+	uint64_t until = UINT64_MAX;
 
-	if (log->open == NULL) {
-		mc_cond_wait(&log->work, &log->lock);
-		return;
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++) {
+		const struct mc_kv_group *g = log->floors[i].open;
+
+		if (g != NULL && g->last_ns + patience_ns(log) < until)
+			until = g->last_ns + patience_ns(log);
 	}
-	until = log->open->last_ns + patience_ns(log);
-	mc_cond_wait_until(&log->work, &log->lock, until);
+	if (until != UINT64_MAX)
+		mc_cond_wait_until(&log->work, &log->lock, until);
+	else
+		mc_cond_wait(&log->work, &log->lock);
 }
 
 /* What is left of the segment counts as dead. */
@@ -241,8 +249,11 @@ struct turn {
 
 static struct turn next_turn_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 {
-	struct turn t = {.close = close_due_locked(log, mc_now_ns())};
+	struct turn t = {0};
 
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
+		if (close_due_locked(log, &log->floors[i], mc_now_ns()))
+			t.close = true;
 	if (t.close)
 		return t;
 	t.op = mc_kv_list_take(&log->retry);
@@ -262,13 +273,18 @@ static struct turn next_turn_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock
 static void take_turn(struct mc_kv_log *log, const struct turn *t)
 {
 	if (t->close)
-		mc_kv_group_close(log);
+		mc_kv_groups_close(log);
 	if (t->reclaim != NULL)
 		reclaim_early(log, t->reclaim);
 	if (t->op != NULL)
 		pack_op(log, t->op, t->refused);
 	if (t->asked != MC_KV_ASKED_NOTHING)
 		do_asked(log, t->asked == MC_KV_ASKED_SEAL);
+}
+
+static bool are_open(const struct mc_kv_log *log)
+{
+	return log->floors[0].open != NULL || log->floors[1].open != NULL;
 }
 
 static void *packer_main(void *arg)
@@ -282,7 +298,7 @@ static void *packer_main(void *arg)
 		struct turn t = next_turn_locked(log);
 
 		if (!t.close && t.op == NULL && t.asked == MC_KV_ASKED_NOTHING) {
-			if (log->stopping && log->open == NULL)
+			if (log->stopping && !are_open(log))
 				break;
 			wait_locked(log);
 			continue;

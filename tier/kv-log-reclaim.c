@@ -10,7 +10,6 @@
 
 #include "tier/cleanup.h"
 #include "tier/digest.h"
-#include "tier/io.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -187,9 +186,22 @@ static int copy_one(struct mc_kv_log *log, struct victim *v, size_t i, const uns
 	return r;
 }
 
+/* All of it. */
+static int read_window(struct mc_kv_log *log, struct mc_kv_segment *seg, uint64_t start,
+	uint64_t len, unsigned char **buf)
+{
+	int64_t n = mc_kv_piece_read(log, seg, start, (uint32_t)len, buf);
+
+	if (n >= 0 && (uint64_t)n < len) {
+		n = -ENODATA;
+		mc_kv_failed(log, seg->floor, (int)n);
+	}
+	return n < 0 ? (int)n : 0;
+}
+
 /* Copies the survivors that lie in one window from the i-th on; *ret_next is the first beyond. */
 static int copy_window(
-	struct mc_kv_log *log, struct victim *v, size_t i, unsigned char *buf, size_t *ret_next)
+	struct mc_kv_log *log, struct victim *v, size_t i, unsigned char **buf, size_t *ret_next)
 {
 	uint64_t start = v->ops[i]->from.off / MC_KV_ALIGN * MC_KV_ALIGN, end = start + WINDOW;
 	uint64_t last = start;
@@ -207,13 +219,10 @@ static int copy_window(
 			last = to;
 	}
 	*ret_next = n > i ? n : i + 1; /* one that no window holds lies outside the segment */
-	r = last > start ? mc_io_read_full(log->io, v->seg->place.fd, buf,
-				   mc_kv_up(last, MC_KV_ALIGN) - start, v->seg->place.at + start)
-			 : 0;
-	mc_kv_failed(log, v->seg->floor, r);
+	r = last > start ? read_window(log, v->seg, start, last - start, buf) : 0;
 	for (size_t k = i; k < *ret_next; k++) {
-		const unsigned char *record = buf + (v->ops[k]->from.off - start);
 		bool good = r == 0 && n > i && !v->ops[k]->cancelled;
+		const unsigned char *record = good ? *buf + (v->ops[k]->from.off - start) : NULL;
 
 		if (r != 0 && !v->ops[k]->cancelled)
 			continue;
@@ -243,7 +252,7 @@ static int empty_victim(struct mc_kv_log *log, struct victim *v)
 	v->seg->writers++; /* until all copies are queued */
 	mc_mutex_unlock(&log->lock);
 	for (size_t i = 0; i < v->n && r == 0;)
-		r = copy_window(log, v, i, buf, &i);
+		r = copy_window(log, v, i, &buf, &i);
 	mc_mutex_lock(&log->lock);
 	v->seg->writers--;
 	mc_kv_poke_locked(log);
@@ -294,8 +303,11 @@ static int reclaim_one(
 int mc_kv_reclaim(struct mc_kv_log *log, struct mc_kv_floor *f, enum mc_kv_reclaim how)
 {
 	cleanup_free struct mc_kv_candidate *c = NULL;
-	int64_t n = mc_kv_candidates(log, f, &c);
+	int64_t n;
 
+	if (mc_kv_hangs(log, f))
+		return -ENOENT;
+	n = mc_kv_candidates(log, f, &c);
 	if (n < 0)
 		return (int)n;
 	if (how == MC_KV_RECLAIM_DOWN && n > 0 && !mc_kv_any_fits_below(log, c, (size_t)n))

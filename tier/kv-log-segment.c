@@ -204,8 +204,7 @@ void mc_kv_segment_remove(struct mc_kv_log *log, struct mc_kv_segment *seg)
 	mc_mutex_unlock(&log->lock);
 }
 
-/* Its next generation is durable. */
-static void set_free(struct mc_kv_log *log, struct mc_kv_segment *seg)
+void mc_kv_segment_clear(struct mc_kv_log *log, struct mc_kv_segment *seg)
 {
 	bool remove;
 
@@ -221,6 +220,21 @@ static void set_free(struct mc_kv_log *log, struct mc_kv_segment *seg)
 	seg->state = MC_KV_SEG_FREE;
 	log->stats.reclaimed++;
 	seg->floor->freed++;
+	seg->floor->clearing -= mc_kv_is_lower(log, seg->floor);
+	mc_mutex_unlock(&log->lock);
+}
+
+/* Its next generation is durable. Of the lower floor the rest is its thread's. */
+static void set_free(struct mc_kv_log *log, struct mc_kv_segment *seg)
+{
+	if (!mc_kv_is_lower(log, seg->floor)) {
+		mc_kv_segment_clear(log, seg);
+		return;
+	}
+	mc_mutex_lock(&log->lock);
+	seg->state = MC_KV_SEG_CLEARING;
+	seg->floor->clearing++;
+	mc_cond_signal(&seg->floor->wake);
 	mc_mutex_unlock(&log->lock);
 }
 

@@ -112,6 +112,7 @@ static int begin(struct mc_kv_log *log, struct mc_kv_op *op)
 int mc_kv_split_write(struct mc_kv_log *log, struct mc_kv_op *op)
 {
 	const unsigned char *data = op->item->buf;
+	struct mc_kv_group *g;
 	int r = op->parts == 0 ? begin(log, op) : 0;
 
 	while (r == 0 && op->parts * op->loc.off < op->meta.size) {
@@ -130,9 +131,10 @@ int mc_kv_split_write(struct mc_kv_log *log, struct mc_kv_op *op)
 		return r;
 	/* With the last part, or behind it. */
 	op->file = MC_KV_NO_FILE;
-	mc_kv_list_add(&log->open->ops, op);
-	if (op->seq < log->open->first_seq)
-		log->open->first_seq = op->seq;
+	g = mc_kv_floor_of(log, op)->open;
+	mc_kv_list_add(&g->ops, op);
+	if (op->seq < g->first_seq)
+		g->first_seq = op->seq;
 	return 0;
 }
 

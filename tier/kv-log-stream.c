@@ -23,7 +23,8 @@
 
 static int group_file(struct mc_kv_log *log, struct mc_kv_segment *seg, unsigned *ret_file)
 {
-	struct mc_kv_group *g = log->open;
+	struct mc_kv_floor *floor = seg->floor;
+	struct mc_kv_group *g = floor->open;
 	struct mc_kv_file *grown;
 
 	if (g == NULL) {
@@ -31,12 +32,13 @@ static int group_file(struct mc_kv_log *log, struct mc_kv_segment *seg, unsigned
 		if (g == NULL)
 			return -ENOMEM;
 		g->log = log;
+		g->floor = floor;
 		mc_kv_list_init(&g->ops);
 		g->opened_ns = mc_now_ns();
 		g->last_ns = g->opened_ns;
 		g->first_seq = UINT64_MAX;
 		mc_mutex_lock(&log->lock);
-		log->open = g;
+		floor->open = g;
 		mc_mutex_unlock(&log->lock);
 	}
 	mc_mutex_lock(&log->lock);
@@ -69,26 +71,39 @@ static void pack_done(struct mc_uring_req *req, int64_t res)
 	}
 	log->stats.written += p->len;
 	g->writing--;
-	p->next = log->free_packs;
-	log->free_packs = p;
+	p->next = p->floor->free_packs;
+	p->floor->free_packs = p;
+	mc_kv_answered_locked(log, p->floor);
 	mc_cond_signal(&log->work);
 	mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
 }
 
-static struct mc_kv_pack *pack_take(struct mc_kv_log *log, unsigned file, uint64_t off)
+/* NULL: the floor hangs, and the segment has failed. */
+static struct mc_kv_pack *pack_take(struct mc_kv_log *log, struct mc_kv_stream *s)
 {
+	struct mc_kv_floor *f = s->floor;
+	struct mc_kv_file *file;
 	struct mc_kv_pack *p;
 
 	mc_mutex_lock(&log->lock);
-	while (log->free_packs == NULL)
+	while (f->free_packs == NULL && !f->hangs)
 		mc_cond_wait(&log->work, &log->lock);
-	p = log->free_packs;
-	log->free_packs = p->next;
+	p = f->hangs ? NULL : f->free_packs;
+	if (p != NULL) {
+		f->free_packs = p->next;
+	} else {
+		file = &f->open->files[s->file];
+		file->res = file->res != 0 ? file->res : -ETIMEDOUT;
+		mc_kv_segment_set_failed(s->seg, true);
+	}
 	mc_mutex_unlock(&log->lock);
-	p->group = log->open;
-	p->file = file;
-	p->off = off;
+	if (p == NULL)
+		return NULL;
+	p->floor = f;
+	p->group = f->open;
+	p->file = s->file;
+	p->off = s->off;
 	p->len = p->used = p->n_iov = 0;
 	return p;
 }
@@ -128,7 +143,7 @@ static void pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p)
 	mc_mutex_lock(&log->lock);
 	f = &p->group->files[p->file];
 	p->group->writing++;
-	p->floor = f->seg->floor;
+	mc_kv_busy_locked(log, p->floor);
 	p->begun_ns = mc_now_ns();
 	p->req = (struct mc_uring_req){.kind = MC_URING_GATHER,
 		.fd = f->seg->place.fd,
@@ -159,22 +174,32 @@ static void stream_flush(struct mc_kv_log *log, struct mc_kv_stream *s)
 	s->filled = 0;
 }
 
-void mc_kv_group_close(struct mc_kv_log *log)
+void mc_kv_group_close(struct mc_kv_log *log, struct mc_kv_floor *f)
 {
-	struct mc_kv_group *g = log->open;
+	struct mc_kv_group *g = f->open;
 
 	if (g == NULL)
 		return;
-	for (unsigned i = 0; i < MC_KV_FLOORS; i++) {
-		stream_flush(log, &log->floors[i].puts);
-		stream_flush(log, &log->floors[i].survivors);
-	}
+	stream_flush(log, &f->puts);
+	stream_flush(log, &f->survivors);
 	mc_mutex_lock(&log->lock);
-	log->open = NULL;
-	*log->closed_last = g;
-	log->closed_last = &g->next;
+	f->open = NULL;
+	if (mc_kv_is_lower(log, f)) {
+		*f->closed_last = g;
+		f->closed_last = &g->next;
+		f->pending++;
+	} else {
+		*log->closed_last = g;
+		log->closed_last = &g->next;
+	}
 	mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
+}
+
+void mc_kv_groups_close(struct mc_kv_log *log)
+{
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
+		mc_kv_group_close(log, &log->floors[i]);
 }
 
 /* ---- streams */
@@ -187,7 +212,8 @@ static uint32_t in_place(const struct mc_kv_pack *p, const void *src, uint32_t n
 	return n / MC_KV_ALIGN * MC_KV_ALIGN;
 }
 
-/* src NULL: zeros. stays: src is not changed before the group has ended. */
+/* src NULL: zeros. stays: src is not changed before the I/O has ended. Nothing more is written to a
+ * segment that has failed. */
 static void stream_put(
 	struct mc_kv_log *log, struct mc_kv_stream *s, const void *src, uint64_t len, bool stays)
 {
@@ -196,8 +222,12 @@ static void stream_put(
 	while (len > 0) {
 		uint32_t n, direct;
 
-		if (s->pack == NULL)
-			s->pack = pack_take(log, s->file, s->off);
+		if (s->pack == NULL && !mc_kv_segment_failed(s->seg))
+			s->pack = pack_take(log, s);
+		if (s->pack == NULL) {
+			s->off += len;
+			return;
+		}
 		n = MC_KV_PACK_BYTES - s->pack->len;
 		if (n > len)
 			n = (uint32_t)len;
@@ -253,9 +283,11 @@ static int prepare(struct mc_kv_log *log, struct mc_kv_stream *s, const struct m
 {
 	int r;
 
+	if (mc_kv_hangs(log, s->floor))
+		return -EIO;
 	if (s->seg != NULL && (mc_kv_segment_failed(s->seg) || !fits(s, m))) {
 		mc_kv_stream_seal(log, s);
-		mc_kv_group_close(log);
+		mc_kv_group_close(log, s->floor);
 	}
 	if (s->seg == NULL) {
 		r = mc_kv_segment_take(log, s->floor, s->spare, &s->seg);
@@ -281,6 +313,7 @@ int mc_kv_stream_record(
 	/* The caller's key: op's own may be renamed at any time. */
 	const struct mc_kv_meta *m = op->item != NULL ? &op->item->meta : &op->meta;
 	unsigned char header[MC_KV_HEADER];
+	struct mc_kv_group *g;
 	uint64_t start;
 	int r = prepare(log, s, m);
 
@@ -291,17 +324,20 @@ int mc_kv_stream_record(
 	mc_kv_record_header(log, m, &op->loc, header);
 	stream_put(log, s, NULL, start - s->off, false);
 	stream_put(log, s, header, sizeof(header), false);
-	stream_put(
-		log, s, data, m->size, op->kind != MC_KV_OP_COPY && m->size >= MC_KV_ALIGNED_FROM);
+	/* The lower floor may be given up, and the put with it, while a write is under way. */
+	stream_put(log, s, data, m->size,
+		op->kind != MC_KV_OP_COPY && m->size >= MC_KV_ALIGNED_FROM &&
+			!mc_kv_is_lower(log, s->floor));
 	stream_put(log, s, m->key, strlen(m->key), false);
 	stream_put(log, s, m->crc, 4 * (uint64_t)m->n_crc, false);
 	op->file = s->file;
 	s->writers++;
 	s->filled += mc_kv_space(m->size, m->n_crc, s->seg->id);
-	mc_kv_list_add(&log->open->ops, op);
-	log->open->last_ns = mc_now_ns();
-	log->open->payload += m->size;
-	if (op->item != NULL && op->seq < log->open->first_seq)
-		log->open->first_seq = op->seq;
+	g = s->floor->open;
+	mc_kv_list_add(&g->ops, op);
+	g->last_ns = mc_now_ns();
+	g->payload += m->size;
+	if (op->item != NULL && op->seq < g->first_seq)
+		g->first_seq = op->seq;
 	return 0;
 }

@@ -33,17 +33,17 @@ static void choose_sizes(struct mc_kv_log *log, uint64_t journal_bytes)
 			log->record_max = log->floors[i].segment_bytes / 4;
 }
 
-static int make_packs(struct mc_kv_log *log)
+static int make_packs(struct mc_kv_log *log, struct mc_kv_floor *f)
 {
 	for (unsigned i = 0; i < MC_KV_PACKS; i++) {
-		struct mc_kv_pack *p = &log->packs[i];
+		struct mc_kv_pack *p = &f->packs[i];
 
 		p->log = log;
 		p->buf = aligned_alloc(MC_KV_ALIGN, MC_KV_PACK_BYTES);
 		if (p->buf == NULL)
 			return -ENOMEM;
-		p->next = log->free_packs;
-		log->free_packs = p;
+		p->next = f->free_packs;
+		f->free_packs = p;
 	}
 	return 0;
 }
@@ -82,11 +82,15 @@ static int open_stores(struct mc_kv_log *log, const struct mc_kv_log_opts *opts,
 	return r;
 }
 
-static int open_engine(const struct mc_kv_log *log, struct mc_kv_floor *f)
+static int open_floor(struct mc_kv_log *log, struct mc_kv_floor *f)
 {
 	struct mc_uring_opts u = {.depth = 64, .io = log->io};
+	int r;
 
-	return f->store != NULL ? mc_uring_open(&u, &f->uring) : 0;
+	if (f->store == NULL)
+		return 0;
+	r = make_packs(log, f);
+	return r == 0 ? mc_uring_open(&u, &f->uring) : r;
 }
 
 static int bring_up(struct mc_kv_log *log, const struct mc_kv_log_opts *opts, struct mc_err *err)
@@ -98,13 +102,13 @@ static int bring_up(struct mc_kv_log *log, const struct mc_kv_log_opts *opts, st
 	log->op_buckets = calloc(MC_KV_OP_BUCKETS, sizeof(struct mc_kv_op *));
 	if (log->op_buckets == NULL)
 		return -ENOMEM;
-	r = make_packs(log);
-	if (r == 0)
-		r = mc_kv_table_init(&log->table);
+	r = mc_kv_table_init(&log->table);
 	for (unsigned i = 0; i < MC_KV_FLOORS && r == 0; i++)
-		r = open_engine(log, &log->floors[i]);
+		r = open_floor(log, &log->floors[i]);
 	if (r == 0)
 		r = mc_kv_packer_start(log);
+	if (r == 0 && log->floors[1].store != NULL)
+		r = mc_kv_below_start(log);
 	if (r == 0)
 		r = mc_kv_committer_start(log);
 	return r;
@@ -124,6 +128,7 @@ static void stop_threads(struct mc_kv_log *log)
 	log->packer_done = true;
 	mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
+	mc_kv_below_join(log);
 	if (log->committer_runs)
 		pthread_join(log->committer, NULL);
 }
@@ -138,10 +143,12 @@ void mc_kv_log_free(struct mc_kv_log *log)
 	free(log->segs);
 	if (log->table.buckets != NULL)
 		mc_kv_table_done(&log->table);
-	for (unsigned i = 0; i < MC_KV_PACKS; i++)
-		free(log->packs[i].buf);
-	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++) {
+		for (unsigned k = 0; k < MC_KV_PACKS; k++)
+			free(log->floors[i].packs[k].buf);
 		mc_kv_store_close(log->floors[i].store);
+		mc_cond_done(&log->floors[i].wake);
+	}
 	mc_cond_done(&log->work);
 	mc_cond_done(&log->ready);
 	mc_cond_done(&log->moved);
@@ -157,6 +164,8 @@ static void floor_init(struct mc_kv_floor *f, const struct mc_kv_log_opts *opts)
 	f->next = 1;
 	f->puts.floor = f->survivors.floor = f;
 	f->survivors.spare = true;
+	f->closed_last = &f->closed;
+	mc_cond_init(&f->wake);
 	mc_disk_health_init(&f->health, opts->probe_ms, opts->slow_ms);
 }
 

@@ -12,8 +12,8 @@
 struct mc_io;
 
 struct mc_shared_sync {
-	struct mc_mutex lock; /* leaf; held across the call, so that failures have an order */
-	uint64_t failures MC_GUARDED_BY(lock);
+	struct mc_mutex lock;      /* leaf; held across the call, so that failures have an order */
+	_Atomic uint64_t failures; /* read without it: a sync under way may hang */
 };
 
 void mc_shared_sync_init(struct mc_shared_sync *s);
