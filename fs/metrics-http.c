@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "fs/status.h"
 #include "tier/address.h"
+#include "tier/cleanup.h"
 
 #define CONNECTIONS 16
 #define IDLE_S 10u
@@ -67,13 +69,41 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *u
 	return reply_metrics(c, h->fs);
 }
 
+/* The library's own listening does not say reliably why it failed. */
+static int listen_at(const struct addrinfo *at)
+{
+	cleanup_close int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	const int on = 1;
+	int listening;
+
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, CONNECTIONS) != 0)
+		return -errno;
+	listening = fd;
+	fd = -1;
+	return listening;
+}
+
+/* 0, or why it does not serve on fd, which it then owns. */
+static int serve(struct mc_metrics_http *h, int fd)
+{
+	errno = 0;
+	h->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, handle, h,
+		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_END);
+	if (h->daemon != NULL)
+		return 0;
+	return errno != 0 ? -errno : -EIO;
+}
+
 int mc_metrics_http_open(
 	struct mc_fs *fs, const char *where, struct mc_metrics_http **ret, struct mc_err *err)
 {
 	struct mc_metrics_http *h = calloc(1, sizeof(*h));
 	struct addrinfo *at = NULL;
-	unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD;
-	int r = h == NULL ? -ENOMEM : mc_address_parse(where, &at);
+	int r = h == NULL ? -ENOMEM : mc_address_parse(where, &at), fd;
 
 	if (r < 0) {
 		free(h);
@@ -83,15 +113,10 @@ int mc_metrics_http_open(
 			where);
 	}
 	h->fs = fs;
-	if (at->ai_family == AF_INET6)
-		flags |= MHD_USE_IPv6;
-	errno = 0;
-	h->daemon = MHD_start_daemon(flags, 0, NULL, NULL, handle, h, MHD_OPTION_SOCK_ADDR,
-		at->ai_addr, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
-		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_END);
-	r = errno != 0 ? -errno : -EIO;
+	fd = listen_at(at);
 	freeaddrinfo(at);
-	if (h->daemon == NULL) {
+	r = fd < 0 ? fd : serve(h, fd);
+	if (r < 0) {
 		free(h);
 		return mc_err_set(err, r, "--metrics %s: %s", where, strerror(-r));
 	}

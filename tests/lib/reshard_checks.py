@@ -217,7 +217,7 @@ def profiles():
     assert f"profile {path}: every rank holds its" in run(*check_args, "--profile", path)
     assert "dimension 0 is" in run("layout", "check", "tp2-vllm", "--model", model, "--profile", path, code=1)
     assert "--profile needs --model" in run("layout", "check", "tp2", "--profile", path, code=2)
-    assert "nobody.json: No such file" in run(*check_args, "--profile", "nobody", code=1)
+    assert 'no profile "nobody"' in run(*check_args, "--profile", "nobody", code=1)
     with open(path, encoding="utf-8") as f:
         written = json.load(f)
     assert run("layout", "add", path).startswith("written: a profile")
