@@ -1,4 +1,6 @@
-/* The table of the KV log: what finding an object in parts costs does not grow with their number.
+/*
+ * The table of the KV log: keys through growth, renames and removals; what finding an object in
+ * parts costs does not grow with their number.
  */
 #include "tests/suite.h"
 #include "tier/kv-table.h"
@@ -109,5 +111,73 @@ START_TEST(a_table_that_was_cleared_counts_nothing)
 }
 END_TEST
 
-SUITE_MAIN("kv-table", a_table_that_was_cleared_counts_nothing,
+static uint32_t slot_of(
+	const struct mc_kv_table *t, enum mc_kv_kind kind, const char *name, unsigned i)
+{
+	char key[32];
+
+	snprintf(key, sizeof(key), "%s%u", name, i);
+	return mc_kv_table_find(t, kind, key);
+}
+
+static void rekey(struct mc_kv_table *t, uint32_t slot, unsigned i)
+{
+	char key[32];
+
+	snprintf(key, sizeof(key), "renamed%u", i);
+	ck_assert_int_eq(mc_kv_table_rekey(t, slot, key), 0);
+}
+
+START_TEST(a_key_has_its_slot_until_it_is_renamed_or_removed)
+{
+	enum { KEYS = 5000 };
+	static uint32_t slots[KEYS];
+	struct mc_kv_table t;
+
+	ck_assert_int_eq(mc_kv_table_init(&t), 0);
+	for (unsigned i = 0; i < KEYS; i++)
+		slots[i] = add(&t, i);
+	for (unsigned i = 0; i < KEYS; i++) {
+		ck_assert_uint_eq(slot_of(&t, MC_KV_OBJECT, "k", i), slots[i]);
+		ck_assert_uint_eq(slot_of(&t, MC_KV_PIN, "k", i), 0);
+		mc_kv_table_unlink_head(&t, slots[i]);
+		if (i % 3 == 0)
+			rekey(&t, slots[i], i);
+		if (i % 3 == 1)
+			mc_kv_table_remove(&t, slots[i]);
+	}
+	for (unsigned i = 0; i < KEYS; i++) {
+		ck_assert_uint_eq(slot_of(&t, MC_KV_OBJECT, "k", i), i % 3 == 2 ? slots[i] : 0);
+		ck_assert_uint_eq(
+			slot_of(&t, MC_KV_OBJECT, "renamed", i), i % 3 == 0 ? slots[i] : 0);
+	}
+	mc_kv_table_done(&t);
+}
+END_TEST
+
+START_TEST(what_enters_under_a_key_tells_who_had_it)
+{
+	const struct mc_kv_loc loc = {1, 1, 0};
+	const struct mc_kv_meta m = {.key = "k", .size = 1};
+	const uint64_t hashes[] = {mc_kv_key_hash("k"), mc_kv_key_hash("other")};
+	struct mc_kv_table t;
+	uint32_t first, second, old;
+
+	ck_assert_int_eq(mc_kv_table_init(&t), 0);
+	mc_kv_table_expect(&t, MC_KV_OBJECT, hashes, 2); /* of an empty table */
+	ck_assert_int_eq(mc_kv_table_enter(&t, MC_KV_OBJECT, &m, &loc, &first, &old), 0);
+	ck_assert_uint_eq(old, 0);
+	ck_assert_int_eq(mc_kv_table_enter(&t, MC_KV_DIR, &m, &loc, &second, &old), 0);
+	ck_assert_uint_eq(old, 0);
+	mc_kv_table_expect(&t, MC_KV_OBJECT, hashes, 2);
+	ck_assert_int_eq(mc_kv_table_enter(&t, MC_KV_OBJECT, &m, &loc, &second, &old), 0);
+	ck_assert_uint_eq(old, first);
+	mc_kv_table_remove(&t, first);
+	ck_assert_uint_eq(mc_kv_table_find(&t, MC_KV_OBJECT, "k"), second);
+	mc_kv_table_done(&t);
+}
+END_TEST
+
+SUITE_MAIN("kv-table", a_key_has_its_slot_until_it_is_renamed_or_removed,
+	what_enters_under_a_key_tells_who_had_it, a_table_that_was_cleared_counts_nothing,
 	an_object_in_parts_is_found_at_the_same_cost_however_many_there_are)

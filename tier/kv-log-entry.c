@@ -55,8 +55,8 @@ static void link_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->l
 int mc_kv_entry_enter_locked(struct mc_kv_log *log, enum mc_kv_kind kind,
 	const struct mc_kv_meta *m, const struct mc_kv_loc *loc, uint32_t *ret_slot)
 {
-	uint32_t old = mc_kv_table_find(&log->table, kind, m->key);
-	int r = mc_kv_table_add(&log->table, kind, m, loc, ret_slot);
+	uint32_t old;
+	int r = mc_kv_table_enter(&log->table, kind, m, loc, ret_slot, &old);
 
 	if (r != 0)
 		return r;

@@ -2,8 +2,8 @@
  * The table of what the KV log holds.
  *
  * Invariants:
- * 1. Each entry stands in one slot and in the chain of its bucket; a free slot holds the number of
- *    the next free one, tagged by its lowest bit, which no pointer has.
+ * 1. Each entry stands in one slot and in the chain of its bucket; a free slot in the chain of
+ * those.
  * 2. A slot does not change while its entry lives, renamed or moved: who walks the slots sees every
  *    entry that lives throughout.
  */
@@ -29,19 +29,9 @@ uint64_t mc_kv_key_hash(const char *key)
 	return h ^ h >> 32;
 }
 
-static uint32_t hash_of(enum mc_kv_kind kind, const char *key)
+static uint32_t hash_of(enum mc_kv_kind kind, uint64_t key_hash)
 {
-	return (uint32_t)mc_kv_key_hash(key) + (uint32_t)kind * 0x9e3779b9u;
-}
-
-static struct mc_kv_entry *free_tag(uint32_t next)
-{
-	return (struct mc_kv_entry *)((uintptr_t)next << 1 | 1);
-}
-
-static bool is_free(const struct mc_kv_entry *e)
-{
-	return ((uintptr_t)e & 1) != 0;
+	return (uint32_t)key_hash + (uint32_t)kind * 0x9e3779b9u;
 }
 
 int mc_kv_table_init(struct mc_kv_table *t)
@@ -59,8 +49,7 @@ int mc_kv_table_init(struct mc_kv_table *t)
 void mc_kv_table_clear(struct mc_kv_table *t)
 {
 	for (uint32_t i = 1; i < t->n_slots; i++)
-		if (!is_free(t->slots[i]))
-			free(t->slots[i]);
+		free(t->slots[i].entry);
 	if (t->buckets != NULL)
 		memset(t->buckets, 0, t->n_buckets * sizeof(*t->buckets));
 	if (t->heads != NULL)
@@ -81,41 +70,69 @@ void mc_kv_table_done(struct mc_kv_table *t)
 
 struct mc_kv_entry *mc_kv_table_get(const struct mc_kv_table *t, uint32_t slot)
 {
-	if (slot == 0 || slot >= t->n_slots || is_free(t->slots[slot]))
-		return NULL;
-	return t->slots[slot];
+	return slot == 0 || slot >= t->n_slots ? NULL : t->slots[slot].entry;
 }
 
-uint32_t mc_kv_table_find(const struct mc_kv_table *t, enum mc_kv_kind kind, const char *key)
+static uint32_t find(
+	const struct mc_kv_table *t, enum mc_kv_kind kind, uint32_t hash, const char *key)
 {
-	uint32_t hash = hash_of(kind, key), slot = t->buckets[hash & (t->n_buckets - 1)];
+	uint32_t slot = t->buckets[hash & (t->n_buckets - 1)];
 
-	for (; slot != 0; slot = t->slots[slot]->next) {
-		const struct mc_kv_entry *e = t->slots[slot];
+	for (; slot != 0; slot = t->slots[slot].next) {
+		const struct mc_kv_slot *s = &t->slots[slot];
 
-		if (e->hash == hash && e->kind == kind && strcmp(mc_kv_entry_key(e), key) == 0)
+		if (s->hash == hash && s->entry->kind == kind &&
+			strcmp(mc_kv_entry_key(s->entry), key) == 0)
 			break;
 	}
 	return slot;
 }
 
+uint32_t mc_kv_table_find(const struct mc_kv_table *t, enum mc_kv_kind kind, const char *key)
+{
+	return find(t, kind, hash_of(kind, mc_kv_key_hash(key)), key);
+}
+
+/* Each pass begins what the next one reads: the memory answers many of them at once. */
+void mc_kv_table_expect(
+	const struct mc_kv_table *t, enum mc_kv_kind kind, const uint64_t *key_hashes, size_t n)
+{
+	const uint32_t mask = t->n_buckets - 1;
+
+	if (t->n == 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		__builtin_prefetch(&t->buckets[hash_of(kind, key_hashes[i]) & mask]);
+	for (size_t i = 0; i < n; i++)
+		__builtin_prefetch(&t->slots[t->buckets[hash_of(kind, key_hashes[i]) & mask]]);
+	for (size_t i = 0; i < n; i++) {
+		uint32_t hash = hash_of(kind, key_hashes[i]), slot = t->buckets[hash & mask];
+
+		if (slot != 0 && t->slots[slot].hash == hash)
+			__builtin_prefetch(t->slots[slot].entry);
+	}
+}
+
+static uint32_t *bucket_of(const struct mc_kv_table *t, uint32_t slot)
+{
+	return &t->buckets[t->slots[slot].hash & (t->n_buckets - 1)];
+}
+
 static void chain(struct mc_kv_table *t, uint32_t slot)
 {
-	struct mc_kv_entry *e = t->slots[slot];
-	uint32_t *bucket = &t->buckets[e->hash & (t->n_buckets - 1)];
+	uint32_t *bucket = bucket_of(t, slot);
 
-	e->next = *bucket;
+	t->slots[slot].next = *bucket;
 	*bucket = slot;
 }
 
 static void unchain(struct mc_kv_table *t, uint32_t slot)
 {
-	const struct mc_kv_entry *e = t->slots[slot];
-	uint32_t *at = &t->buckets[e->hash & (t->n_buckets - 1)];
+	uint32_t *at = bucket_of(t, slot);
 
 	while (*at != slot)
-		at = &t->slots[*at]->next;
-	*at = e->next;
+		at = &t->slots[*at].next;
+	*at = t->slots[slot].next;
 }
 
 /* Failing to grow only makes chains longer. */
@@ -132,7 +149,7 @@ static void grow_buckets(struct mc_kv_table *t)
 	t->buckets = grown;
 	t->n_buckets = n;
 	for (uint32_t i = 1; i < t->n_slots; i++)
-		if (!is_free(t->slots[i]))
+		if (t->slots[i].entry != NULL)
 			chain(t, i);
 }
 
@@ -140,12 +157,12 @@ static int take_slot(struct mc_kv_table *t, uint32_t *ret)
 {
 	if (t->free_slot != 0) {
 		*ret = t->free_slot;
-		t->free_slot = (uint32_t)((uintptr_t)t->slots[*ret] >> 1);
+		t->free_slot = t->slots[*ret].next;
 		return 0;
 	}
 	if (t->n_slots >= t->cap_slots) {
-		uint32_t cap = t->cap_slots != 0 ? t->cap_slots + t->cap_slots / 2 : 1024;
-		struct mc_kv_entry **grown = reallocarray(t->slots, cap, sizeof(*grown));
+		uint32_t cap = t->cap_slots != 0 ? t->cap_slots + t->cap_slots / 8 : 1024;
+		struct mc_kv_slot *grown = reallocarray(t->slots, cap, sizeof(*grown));
 
 		if (grown == NULL)
 			return -ENOMEM;
@@ -164,8 +181,7 @@ static struct mc_kv_entry *make_entry(
 
 	if (e == NULL)
 		return NULL;
-	*e = (struct mc_kv_entry){.hash = hash_of(kind, m->key),
-		.segment = loc->segment,
+	*e = (struct mc_kv_entry){.segment = loc->segment,
 		.generation = loc->generation,
 		.off = loc->off,
 		.size = m->size,
@@ -187,11 +203,11 @@ static uint64_t bytes_of(const struct mc_kv_entry *e)
 	return sizeof(*e) + 4 * (uint64_t)e->n_crc + e->key_len;
 }
 
-int mc_kv_table_add(struct mc_kv_table *t, enum mc_kv_kind kind, const struct mc_kv_meta *meta,
-	const struct mc_kv_loc *loc, uint32_t *ret_slot)
+int mc_kv_table_enter(struct mc_kv_table *t, enum mc_kv_kind kind, const struct mc_kv_meta *meta,
+	const struct mc_kv_loc *loc, uint32_t *ret_slot, uint32_t *ret_old)
 {
+	uint32_t hash = hash_of(kind, mc_kv_key_hash(meta->key)), slot;
 	struct mc_kv_entry *e = make_entry(kind, meta, loc);
-	uint32_t slot;
 
 	if (e == NULL)
 		return -ENOMEM;
@@ -199,7 +215,8 @@ int mc_kv_table_add(struct mc_kv_table *t, enum mc_kv_kind kind, const struct mc
 		free(e);
 		return -ENOMEM;
 	}
-	t->slots[slot] = e;
+	*ret_old = find(t, kind, hash, meta->key);
+	t->slots[slot] = (struct mc_kv_slot){.entry = e, .hash = hash};
 	t->bytes += bytes_of(e);
 	t->n++;
 	chain(t, slot);
@@ -208,19 +225,29 @@ int mc_kv_table_add(struct mc_kv_table *t, enum mc_kv_kind kind, const struct mc
 	return 0;
 }
 
+int mc_kv_table_add(struct mc_kv_table *t, enum mc_kv_kind kind, const struct mc_kv_meta *meta,
+	const struct mc_kv_loc *loc, uint32_t *ret_slot)
+{
+	uint32_t old;
+	int r = mc_kv_table_enter(t, kind, meta, loc, ret_slot, &old);
+
+	assert(r != 0 || old == 0);
+	return r;
+}
+
 void mc_kv_table_remove(struct mc_kv_table *t, uint32_t slot)
 {
 	unchain(t, slot);
-	t->bytes -= bytes_of(t->slots[slot]);
-	free(t->slots[slot]);
-	t->slots[slot] = free_tag(t->free_slot);
+	t->bytes -= bytes_of(t->slots[slot].entry);
+	free(t->slots[slot].entry);
+	t->slots[slot] = (struct mc_kv_slot){.next = t->free_slot};
 	t->free_slot = slot;
 	t->n--;
 }
 
 int mc_kv_table_rekey(struct mc_kv_table *t, uint32_t slot, const char *key)
 {
-	const struct mc_kv_entry *old = t->slots[slot];
+	struct mc_kv_entry *old = t->slots[slot].entry;
 	struct mc_kv_meta m = mc_kv_entry_meta(old);
 	struct mc_kv_loc loc = mc_kv_entry_loc(old);
 	struct mc_kv_entry *e;
@@ -236,33 +263,34 @@ int mc_kv_table_rekey(struct mc_kv_table *t, uint32_t slot, const char *key)
 	unchain(t, slot);
 	t->bytes += bytes_of(e);
 	t->bytes -= bytes_of(old);
-	free(t->slots[slot]);
-	t->slots[slot] = e;
+	free(old);
+	t->slots[slot] =
+		(struct mc_kv_slot){.entry = e, .hash = hash_of(e->kind, mc_kv_key_hash(key))};
 	chain(t, slot);
 	return 0;
 }
 
 void mc_kv_table_link(struct mc_kv_table *t, uint32_t *head, uint32_t slot)
 {
-	struct mc_kv_entry *e = t->slots[slot];
+	struct mc_kv_entry *e = t->slots[slot].entry;
 
 	e->seg_prev = 0;
 	e->seg_next = *head;
 	if (*head != 0)
-		t->slots[*head]->seg_prev = slot;
+		t->slots[*head].entry->seg_prev = slot;
 	*head = slot;
 }
 
 void mc_kv_table_unlink(struct mc_kv_table *t, uint32_t *head, uint32_t slot)
 {
-	struct mc_kv_entry *e = t->slots[slot];
+	struct mc_kv_entry *e = t->slots[slot].entry;
 
 	if (e->seg_prev != 0)
-		t->slots[e->seg_prev]->seg_next = e->seg_next;
+		t->slots[e->seg_prev].entry->seg_next = e->seg_next;
 	else
 		*head = e->seg_next;
 	if (e->seg_next != 0)
-		t->slots[e->seg_next]->seg_prev = e->seg_prev;
+		t->slots[e->seg_next].entry->seg_prev = e->seg_prev;
 	e->seg_prev = 0;
 	e->seg_next = 0;
 }
@@ -281,7 +309,7 @@ static uint32_t *head_bucket(
 
 static uint32_t *bucket_of_head(const struct mc_kv_table *t, uint32_t slot)
 {
-	return head_bucket(t, t->slots[slot]->version, t->slots[slot]->generation);
+	return head_bucket(t, t->slots[slot].entry->version, t->slots[slot].entry->generation);
 }
 
 /* Failing to grow only makes chains longer. */
@@ -298,7 +326,7 @@ static void grow_heads(struct mc_kv_table *t)
 	t->n_head_buckets = 2 * n;
 	for (uint32_t i = 0; i < n; i++)
 		for (uint32_t slot = old[i], next; slot != 0; slot = next) {
-			next = t->slots[slot]->seg_next;
+			next = t->slots[slot].entry->seg_next;
 			mc_kv_table_link(t, bucket_of_head(t, slot), slot);
 		}
 	free(old);
@@ -323,9 +351,9 @@ uint32_t mc_kv_table_find_head(
 	uint32_t slot = *head_bucket(t, version, number);
 
 	while (slot != 0 &&
-		(t->slots[slot]->generation != number ||
-			memcmp(t->slots[slot]->version, version, 16) != 0))
-		slot = t->slots[slot]->seg_next;
+		(t->slots[slot].entry->generation != number ||
+			memcmp(t->slots[slot].entry->version, version, 16) != 0))
+		slot = t->slots[slot].entry->seg_next;
 	return slot;
 }
 
@@ -333,8 +361,8 @@ uint32_t mc_kv_table_next_head(const struct mc_kv_table *t, uint32_t slot)
 {
 	const uint32_t *at = t->heads;
 
-	if (slot != 0 && t->slots[slot]->seg_next != 0)
-		return t->slots[slot]->seg_next;
+	if (slot != 0 && t->slots[slot].entry->seg_next != 0)
+		return t->slots[slot].entry->seg_next;
 	if (slot != 0)
 		at = bucket_of_head(t, slot) + 1;
 	while (at < t->heads + t->n_head_buckets && *at == 0)

@@ -14,7 +14,6 @@
 enum mc_kv_kind { MC_KV_OBJECT, MC_KV_DIR, MC_KV_PIN, MC_KV_PART };
 
 struct mc_kv_entry {
-	uint32_t hash, next;         /* of kind and key; chain of the bucket */
 	uint32_t seg_prev, seg_next; /* entries of the same segment */
 	uint32_t segment, generation;
 	uint64_t off; /* bytes */
@@ -30,10 +29,18 @@ struct mc_kv_entry {
 	uint32_t crc[]; /* n_crc of them, then the key and a NUL */
 };
 
+/* What looking for a key reads: the entry itself is far away and not needed before its hash fits.
+ */
+struct mc_kv_slot {
+	struct mc_kv_entry *entry; /* owned; NULL: the slot is free */
+	uint32_t hash;             /* of kind and key */
+	uint32_t next;             /* chain of the bucket, or of the free slots */
+};
+
 struct mc_kv_table {
-	struct mc_kv_entry **slots; /* owned, each owned */
+	struct mc_kv_slot *slots; /* owned */
 	uint32_t n_slots, cap_slots;
-	uint32_t free_slot;               /* list of freed slots, kept as tagged numbers in slots */
+	uint32_t free_slot;               /* the first one */
 	uint32_t *buckets;                /* owned */
 	uint32_t n_buckets;               /* a power of two */
 	uint32_t n;                       /* entries */
@@ -50,7 +57,14 @@ void mc_kv_table_done(struct mc_kv_table *t);
 /* NULL where the slot is free. */
 struct mc_kv_entry *mc_kv_table_get(const struct mc_kv_table *t, uint32_t slot);
 uint32_t mc_kv_table_find(const struct mc_kv_table *t, enum mc_kv_kind kind, const char *key);
-/* The key must not be there. Copies everything; not in any segment's list. 0 or -ENOMEM. */
+/* finds of these will follow: what they read is brought near, for all of them at once. */
+void mc_kv_table_expect(
+	const struct mc_kv_table *t, enum mc_kv_kind kind, const uint64_t *key_hashes, size_t n);
+/* Copies everything; not in any segment's list. *ret_old: what has the key, too, which the caller
+ * removes; 0: nothing. 0 or -ENOMEM. */
+int mc_kv_table_enter(struct mc_kv_table *t, enum mc_kv_kind kind, const struct mc_kv_meta *meta,
+	const struct mc_kv_loc *loc, uint32_t *ret_slot, uint32_t *ret_old);
+/* The same of a key that is not there. */
 int mc_kv_table_add(struct mc_kv_table *t, enum mc_kv_kind kind, const struct mc_kv_meta *meta,
 	const struct mc_kv_loc *loc, uint32_t *ret_slot);
 /* The entry must be in no segment's list. */
