@@ -128,7 +128,7 @@ static void sync_first_locked(struct mc_kv_log *log, struct mc_kv_floor *f) MC_R
 	struct mc_kv_group *g = f->closed;
 
 	mc_mutex_unlock(&log->lock);
-	mc_kv_group_sync(log, g);
+	mc_kv_group_sync(log, g, g);
 	mc_mutex_lock(&log->lock);
 	f->closed = g->next;
 	if (f->closed == NULL)

@@ -3,12 +3,13 @@
  *
  *   1. all writes of the group have ended
  *   2. one sync for each segment
- *   3. PUT records and the table, under one hold of the lock; one journal commit
+ *   3. PUT records and the table; one journal commit
  *   4. callbacks
- * What fails in 1 or 2 is lost: a failed sync is never repeated as proof. The puts go back to the
- * packer, which writes them from the items' buffers to another segment; the old one is retired.
- * What fails in 3 is made durable by a snapshot, and if that fails, too, the puts answer -EIO
- * (or why else) though the table has them: their bytes are safe, and the next snapshot says so.
+ * Groups that have ended their writes meanwhile are taken together. What fails in 1 or 2 is lost: a
+ * failed sync is never repeated as proof. The puts go back to the packer, which writes them from
+ * the items' buffers to another segment; the old one is retired. What fails in 3 is made durable by
+ * a snapshot, and if that fails, too, the puts answer -EIO (or why else) though the table has them:
+ * their bytes are safe, and the next snapshot says so.
  *
  * At the start it recovers what is there, as often as it takes to read it.
  *
@@ -24,7 +25,6 @@
 #include <string.h>
 
 #define ATTEMPTS 3
-#define OPS_PER_HOLD 64u /* of the lock */
 #define PAUSE_NS UINT64_C(100000000)
 
 static uint64_t min(uint64_t a, uint64_t b)
@@ -76,10 +76,22 @@ static void sync_file(struct mc_kv_log *log, struct mc_kv_file *f)
 		mc_kv_failed(log, f->seg->floor, r);
 }
 
-void mc_kv_group_sync(struct mc_kv_log *log, struct mc_kv_group *g)
+/* Whether a group before g had a sync of that segment: it was after all their writes. */
+static bool was_synced(const struct mc_kv_group *first, const struct mc_kv_group *g,
+	const struct mc_kv_segment *seg)
+{
+	for (; first != g; first = first->next)
+		for (unsigned i = 0; i < first->n_files; i++)
+			if (first->files[i].seg == seg && first->files[i].res == 0)
+				return true;
+	return false;
+}
+
+void mc_kv_group_sync(struct mc_kv_log *log, const struct mc_kv_group *first, struct mc_kv_group *g)
 {
 	for (unsigned i = 0; i < g->n_files; i++)
-		sync_file(log, &g->files[i]);
+		if (!was_synced(first, g, g->files[i].seg))
+			sync_file(log, &g->files[i]);
 }
 
 /* A copy: the record may have been removed, evicted or replaced since. */
@@ -99,10 +111,12 @@ static void apply_copy_locked(struct mc_kv_log *log, struct mc_kv_op *op, int fi
 	at = mc_kv_entry_loc(e);
 	if (!mc_kv_loc_same(&at, &op->from))
 		return;
-	if (!op->of_part && (op->key = strdup(mc_kv_entry_key(e))) == NULL)
+	if (!op->of_part && (op->key = strdup(mc_kv_entry_key(e))) == NULL) {
 		op->res = -ENOMEM;
-	else
-		op->res = mc_kv_move_locked(log, op->slot, &op->loc);
+		return;
+	}
+	op->res = 0;
+	mc_kv_move_locked(log, op->slot, &op->loc);
 }
 
 static void apply_put_locked(struct mc_kv_log *log, struct mc_kv_op *op, int file_res)
@@ -113,7 +127,7 @@ static void apply_put_locked(struct mc_kv_log *log, struct mc_kv_op *op, int fil
 		op->res = mc_kv_put_locked(log, MC_KV_OBJECT, &op->meta, &op->loc);
 	op->entered = op->res == 0;
 	if (op->res == 0)
-		mc_kv_ops_supersede_locked(log, op);
+		mc_kv_op_supersede_locked(op);
 	else if (op->loc.segment == MC_KV_SPLIT)
 		mc_kv_split_gone_locked(log, op->meta.version, &op->loc, op->meta.size);
 }
@@ -156,25 +170,47 @@ static bool apply_op_locked(struct mc_kv_log *log, struct mc_kv_group *g, struct
 	return true;
 }
 
-/* Step 3 without the commit. What is to be tried again leaves the group. The lock is let go now and
- * then: the packer must not wait for thousands of records. */
+/* What applying them will read, asked of the memory at once: with many objects it is far away. */
+static void expect_locked(struct mc_kv_log *log, struct mc_kv_op *const *ops, unsigned n)
+	MC_REQUIRES(log->lock)
+{
+	uint64_t hashes[MC_KV_OPS_PER_HOLD];
+	size_t n_puts = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (ops[i]->kind != MC_KV_OP_PUT)
+			continue;
+		__builtin_prefetch(ops[i]->meta.key);
+		__builtin_prefetch(ops[i]->meta.crc);
+		if (ops[i]->chain != NULL)
+			__builtin_prefetch(ops[i]->chain);
+		hashes[n_puts++] = ops[i]->hash;
+	}
+	mc_kv_table_expect(&log->table, MC_KV_OBJECT, hashes, n_puts);
+}
+
+/* Step 3 without the commit. What is to be tried again leaves the group. */
 static void apply_group(struct mc_kv_log *log, struct mc_kv_group *g)
 {
+	struct mc_kv_op *ops[MC_KV_OPS_PER_HOLD];
 	struct mc_kv_op_list over;
-	struct mc_kv_op *op;
+	unsigned n;
 
 	mc_kv_list_init(&over);
-	while (g->ops.first != NULL) {
+	while ((n = mc_kv_list_take_batch(&g->ops, ops)) > 0) {
 		mc_mutex_lock(&log->lock);
-		for (unsigned i = 0; i < OPS_PER_HOLD && (op = mc_kv_list_take(&g->ops)) != NULL;
-			i++)
-			mc_kv_list_add(apply_op_locked(log, g, op) ? &log->retry : &over, op);
+		expect_locked(log, ops, n);
+		for (unsigned i = 0; i < n; i++)
+			mc_kv_list_add(
+				apply_op_locked(log, g, ops[i]) ? &log->retry : &over, ops[i]);
 		if (log->retry.first != NULL)
 			mc_cond_signal(&log->work);
 		mc_mutex_unlock(&log->lock);
 	}
-	while ((op = mc_kv_list_take(&over)) != NULL)
-		mc_kv_list_add(&g->ops, op);
+	if (over.first != NULL) {
+		g->ops.first = over.first;
+		g->ops.last = over.last;
+	}
 }
 
 static void tell_moved(struct mc_kv_log *log, struct mc_kv_op *op)
@@ -208,20 +244,37 @@ static void end_ops(struct mc_kv_log *log, struct mc_kv_group *g, int committed)
 	mc_kv_ops_end(log, &g->ops);
 }
 
-static void commit_group(struct mc_kv_log *log, struct mc_kv_group *g)
+static void set_syncing(struct mc_kv_log *log, bool syncing)
 {
+	mc_mutex_lock(&log->lock);
+	log->syncing = syncing;
+	mc_cond_signal(&log->work);
+	mc_mutex_unlock(&log->lock);
+}
+
+static void commit_groups(struct mc_kv_log *log, struct mc_kv_group *first)
+{
+	struct mc_kv_group *next;
 	uint64_t begun;
 	int r;
 
-	if (!g->synced)
-		mc_kv_group_sync(log, g);
-	apply_group(log, g);
+	for (struct mc_kv_group *g = first; g != NULL; g = g->next)
+		if (!g->synced)
+			mc_kv_group_sync(log, first, g);
+	set_syncing(log, false);
+	for (struct mc_kv_group *g = first; g != NULL; g = g->next)
+		apply_group(log, g);
+	set_syncing(log, true);
 	begun = mc_now_ns();
 	r = mc_kv_commit(log);
 	mc_kv_took(log, mc_kv_top(log), begun, 0);
-	end_ops(log, g, mc_kv_journal_error(r));
-	free(g->files);
-	free(g);
+	set_syncing(log, false);
+	for (struct mc_kv_group *g = first; g != NULL; g = next) {
+		next = g->next;
+		end_ops(log, g, mc_kv_journal_error(r));
+		free(g->files);
+		free(g);
+	}
 }
 
 void mc_kv_group_give_up(struct mc_kv_log *log, struct mc_kv_group *g)
@@ -275,17 +328,22 @@ static void look_after(struct mc_kv_log *log)
 		mc_kv_failed(log, mc_kv_top(log), mc_kv_snapshot(log));
 }
 
+/* The oldest groups, as many as have ended their writes. */
 static struct mc_kv_group *next_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
 {
-	struct mc_kv_group *g = log->closed;
+	struct mc_kv_group *first = log->closed, **end = &log->closed;
 
-	if (g == NULL || g->writing > 0)
+	while (*end != NULL && (*end)->writing == 0)
+		end = &(*end)->next;
+	if (end == &log->closed)
 		return NULL;
-	log->closed = g->next;
+	log->closed = *end;
 	if (log->closed == NULL)
 		log->closed_last = &log->closed;
+	*end = NULL;
 	log->committing = true;
-	return g;
+	log->syncing = true;
+	return first;
 }
 
 static void wait_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
@@ -365,6 +423,7 @@ static void *committer_main(void *arg)
 {
 	struct mc_kv_log *log = arg;
 
+	pthread_setname_np(pthread_self(), "mc-kv-commit");
 	start_up(log);
 	mc_mutex_lock(&log->lock);
 	for (;;) {
@@ -375,7 +434,7 @@ static void *committer_main(void *arg)
 		g = next_locked(log);
 		mc_mutex_unlock(&log->lock);
 		if (g != NULL)
-			commit_group(log, g);
+			commit_groups(log, g);
 		mc_kv_below_watch(log);
 		if (log->dead == 0)
 			look_after(log);

@@ -33,6 +33,9 @@
 #define MC_KV_KEY_MAX 4096u                  /* bytes */
 #define MC_KV_CRC_MAX 14000u                 /* MiB of the largest object: one journal record */
 #define MC_KV_OP_BUCKETS 65536u
+#define MC_KV_OPS_PER_HOLD                                                                         \
+	64u                /* of the log's lock: many at once, and nobody waits for thousands      \
+			    */
 #define MC_KV_PART_KEY 72u /* bytes of a part's key, with its NUL, at most */
 #define MC_KV_NO_FILE UINT32_MAX
 #define MC_KV_FLOORS 2u
@@ -65,30 +68,31 @@ struct mc_kv_segment {
 /* A put under way, a part of one, or the copy of a record out of a segment. */
 enum mc_kv_op_kind { MC_KV_OP_PUT, MC_KV_OP_PART, MC_KV_OP_COPY };
 
+/* In the order of use: of 100,000 under way each line of the cache is far away. */
 struct mc_kv_op {
-	enum mc_kv_op_kind kind;
-	struct mc_kv_item *item; /* puts: borrowed */
-	struct mc_kv_meta meta;  /* item's, or owned in mem */
-	struct mc_kv_loc loc;    /* where it goes */
-	void *mem;               /* owned: key and checksums of a copy or part */
-	char *key;               /* owned: after a rename */
-	uint32_t slot;           /* copies: the entry */
-	struct mc_kv_loc from;   /* copies */
-	struct mc_kv_segment *from_seg;
-	bool of_part;           /* copies: the record is a part */
-	struct mc_kv_op *whole; /* parts: the put, which ends after them */
-	uint64_t parts;         /* puts: parts queued so far */
-	int part_res;           /* puts: first error of a part */
-	uint64_t seq;
-	struct mc_kv_op *older, *newer; /* all puts under way by seq */
-	struct mc_kv_op *chain;         /* bucket by key */
 	struct mc_kv_op *next;          /* queue, or group */
-	unsigned file;                  /* of its group */
+	struct mc_kv_op *chain, **link; /* bucket by key; what points to this one */
+	uint64_t hash;                  /* of the key, while chained */
+	enum mc_kv_op_kind kind;
+	unsigned file; /* of its group */
 	unsigned attempts;
-	uint64_t hash; /* of the key, while chained */
+	int part_res; /* puts: first error of a part */
+	int res;
 	bool cancelled;
 	bool entered; /* the table has it, or may have it: also where its record is not durable */
-	int res;
+	bool of_part; /* copies: the record is a part */
+	char *key;    /* owned: after a rename */
+	uint64_t seq;
+	struct mc_kv_op *older, *newer; /* all puts under way by seq */
+	struct mc_kv_item *item;        /* puts: borrowed */
+	struct mc_kv_meta meta;         /* item's, or owned in mem */
+	struct mc_kv_loc loc;           /* where it goes */
+	void *mem;                      /* owned: key and checksums of a copy or part */
+	struct mc_kv_op *whole;         /* parts: the put, which ends after them */
+	uint64_t parts;                 /* puts: parts queued so far */
+	struct mc_kv_loc from;          /* copies */
+	struct mc_kv_segment *from_seg;
+	uint32_t slot; /* copies: the entry */
 };
 
 struct mc_kv_op_list {

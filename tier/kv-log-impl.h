@@ -83,6 +83,7 @@ struct mc_kv_log {
 	int dead;                   /* recovery failed with this */
 	struct mc_share read, told; /* of recovery: bytes of the journal, slots of the table */
 	struct mc_kv_table table;
+	unsigned char *rec;          /* owned: room for one journal record */
 	uint64_t table_max;          /* its bytes: what a snapshot has room for */
 	struct mc_kv_segment **segs; /* owned, both floors' in turn; for walks: NULL among them */
 	uint32_t n_segs, cap_segs;
@@ -103,7 +104,9 @@ struct mc_kv_log {
 	unsigned n_moving; /* copies under way */
 
 	struct mc_kv_group *closed, **closed_last; /* for the committer */
+	bool table_full;                           /* the packer's: when it last looked */
 	bool committing;
+	bool syncing;     /* it waits for the upper floor: nothing is submitted there meanwhile */
 	bool attention;   /* something for the committer since it last looked */
 	bool free_wanted; /* the packer waits until the committer has freed what is empty */
 	enum mc_kv_asked asked;
@@ -163,6 +166,9 @@ void mc_kv_floor_set(struct mc_kv_floor *f, struct mc_kv_store *store, uint64_t 
 void mc_kv_list_init(struct mc_kv_op_list *l);
 void mc_kv_list_add(struct mc_kv_op_list *l, struct mc_kv_op *op);
 struct mc_kv_op *mc_kv_list_take(struct mc_kv_op_list *l);
+/* Up to so many of the first ones; 0: it is empty. */
+unsigned mc_kv_list_take_batch(
+	struct mc_kv_op_list *l, struct mc_kv_op *ret_ops[MC_KV_OPS_PER_HOLD]);
 static inline const char *mc_kv_op_key(const struct mc_kv_op *op)
 {
 	return op->key != NULL ? op->key : op->meta.key;
@@ -175,14 +181,14 @@ static inline struct mc_kv_floor *mc_kv_floor_of(struct mc_kv_log *log, const st
 /* Runs done of ops whose res is their outcome, and frees them; the list is empty then. */
 void mc_kv_ops_end(struct mc_kv_log *log, struct mc_kv_op_list *ops) MC_EXCLUDES(log->lock);
 void mc_kv_op_fail(struct mc_kv_log *log, struct mc_kv_op *op, int res) MC_EXCLUDES(log->lock);
-/* Puts under way: cancels those of key (NULL version: any; else that one), renames them, drops
- * those older than op. True if there was one. */
+/* Puts under way: cancels those of key (NULL version: any; else that one), renames them. True if
+ * there was one. */
 bool mc_kv_ops_cancel_locked(struct mc_kv_log *log, const char *key, const uint8_t *version)
 	MC_REQUIRES(log->lock);
 int mc_kv_ops_rename_locked(struct mc_kv_log *log, const char *from, const char *to)
 	MC_REQUIRES(log->lock);
-void mc_kv_ops_supersede_locked(struct mc_kv_log *log, const struct mc_kv_op *by)
-	MC_REQUIRES(log->lock);
+/* Cancels those of the same key that are older. The log's lock is held. */
+void mc_kv_op_supersede_locked(struct mc_kv_op *by);
 
 void mc_kv_op_free(struct mc_kv_op *op);
 
@@ -219,12 +225,15 @@ int mc_kv_journal_apply(void *ctx, uint8_t type, const void *rec, size_t len, st
  * snapshot after it says what the record was to say: nothing else is durable before. */
 void mc_kv_journal_locked(struct mc_kv_log *log, uint8_t type, const void *rec, size_t len)
 	MC_REQUIRES(log->lock);
+/* Appends the PUT, or PART, of an entry of the table. */
+void mc_kv_journal_put_locked(struct mc_kv_log *log, const struct mc_kv_entry *e)
+	MC_REQUIRES(log->lock);
 /* Appends the PUT, or PART, and makes the table say so; replaces what the key had. 0; -ENOMEM:
  * nothing happened. */
 int mc_kv_put_locked(struct mc_kv_log *log, enum mc_kv_kind kind, const struct mc_kv_meta *meta,
 	const struct mc_kv_loc *loc) MC_REQUIRES(log->lock);
 /* The same for a copy: the entry of slot lies at loc now. */
-int mc_kv_move_locked(struct mc_kv_log *log, uint32_t slot, const struct mc_kv_loc *loc)
+void mc_kv_move_locked(struct mc_kv_log *log, uint32_t slot, const struct mc_kv_loc *loc)
 	MC_REQUIRES(log->lock);
 /* Appends REMOVE and drops the entry. */
 void mc_kv_drop_locked(struct mc_kv_log *log, uint32_t slot) MC_REQUIRES(log->lock);
@@ -326,7 +335,9 @@ int mc_kv_reclaim(struct mc_kv_log *log, struct mc_kv_floor *f, enum mc_kv_recla
 
 /* ---- kv-log-commit.c */
 int mc_kv_committer_start(struct mc_kv_log *log);
-void mc_kv_group_sync(struct mc_kv_log *log, struct mc_kv_group *g);
+/* first: g, or groups up to g of which each is synced, after the writes of all of them. */
+void mc_kv_group_sync(
+	struct mc_kv_log *log, const struct mc_kv_group *first, struct mc_kv_group *g);
 /* Its I/O has not ended: its ops end, without success. The committer only. */
 void mc_kv_group_give_up(struct mc_kv_log *log, struct mc_kv_group *g);
 

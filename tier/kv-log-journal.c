@@ -65,35 +65,29 @@ static uint8_t type_of(enum mc_kv_kind kind)
 	return kind == MC_KV_PART ? MC_JOURNAL_KV_PART : MC_JOURNAL_KV_PUT;
 }
 
+void mc_kv_journal_put_locked(struct mc_kv_log *log, const struct mc_kv_entry *e)
+{
+	mc_kv_journal_locked(log, type_of(e->kind), log->rec, mc_kv_put_record(e, log->rec));
+}
+
 int mc_kv_put_locked(struct mc_kv_log *log, enum mc_kv_kind kind, const struct mc_kv_meta *meta,
 	const struct mc_kv_loc *loc)
 {
-	cleanup_free unsigned char *rec =
-		malloc(MC_KV_HEADER + mc_kv_record_bytes(meta) - meta->size);
 	uint32_t slot;
-	int r;
+	int r = mc_kv_entry_enter_locked(log, kind, meta, loc, &slot);
 
-	if (rec == NULL)
-		return -ENOMEM;
-	r = mc_kv_entry_enter_locked(log, kind, meta, loc, &slot);
-	if (r != 0)
-		return r;
-	mc_kv_journal_locked(
-		log, type_of(kind), rec, mc_kv_put_record(mc_kv_table_get(&log->table, slot), rec));
-	return 0;
+	if (r == 0)
+		mc_kv_journal_put_locked(log, mc_kv_table_get(&log->table, slot));
+	return r;
 }
 
-int mc_kv_move_locked(struct mc_kv_log *log, uint32_t slot, const struct mc_kv_loc *loc)
+void mc_kv_move_locked(struct mc_kv_log *log, uint32_t slot, const struct mc_kv_loc *loc)
 {
 	struct mc_kv_entry *e = mc_kv_table_get(&log->table, slot);
 	struct mc_kv_segment *from = mc_kv_segment_get(log, e->segment);
 	struct mc_kv_segment *to = mc_kv_segment_get(log, loc->segment);
 	uint64_t space = mc_kv_space(e->size, e->n_crc, e->segment);
-	cleanup_free unsigned char *rec =
-		malloc(sizeof(struct mc_kv_put_front) + 4 * (size_t)e->n_crc + e->key_len);
 
-	if (rec == NULL)
-		return -ENOMEM;
 	from->live -= space;
 	to->live += space;
 	mc_kv_table_unlink(&log->table, &from->head, slot);
@@ -101,8 +95,7 @@ int mc_kv_move_locked(struct mc_kv_log *log, uint32_t slot, const struct mc_kv_l
 	e->generation = loc->generation;
 	e->off = loc->off;
 	mc_kv_table_link(&log->table, &to->head, slot);
-	mc_kv_journal_locked(log, type_of(e->kind), rec, mc_kv_put_record(e, rec));
-	return 0;
+	mc_kv_journal_put_locked(log, e);
 }
 
 void mc_kv_drop_locked(struct mc_kv_log *log, uint32_t slot)

@@ -90,13 +90,10 @@ int mc_kv_log_evict(struct mc_kv_log *log, const char *key, const uint8_t versio
 int mc_kv_log_set_mtime(struct mc_kv_log *log, const char *key, const uint8_t version[16],
 	int64_t mtime_s, uint32_t mtime_ns)
 {
-	cleanup_free unsigned char *rec = malloc(MC_KV_RECORD_ROOM);
 	struct mc_kv_entry *e;
 	uint32_t slot;
 	int r;
 
-	if (rec == NULL)
-		return -ENOMEM;
 	mc_mutex_lock(&log->lock);
 	r = begin_locked(log);
 	slot = r == 0 ? mc_kv_table_find(&log->table, MC_KV_OBJECT, key) : 0;
@@ -105,7 +102,7 @@ int mc_kv_log_set_mtime(struct mc_kv_log *log, const char *key, const uint8_t ve
 		e->mtime_s = mtime_s;
 		e->mtime_ns = mtime_ns;
 		/* The object again, where it is. */
-		mc_kv_journal_locked(log, MC_JOURNAL_KV_PUT, rec, mc_kv_put_record(e, rec));
+		mc_kv_journal_put_locked(log, e);
 	}
 	mc_mutex_unlock(&log->lock);
 	return r == 0 ? commit_unlocked(log) : r;

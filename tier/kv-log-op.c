@@ -6,6 +6,7 @@
  *    has run; copies are in neither, n_moving counts them.
  * 2. It is in exactly one of queue, retry, a group, or the hands of the packer or the committer.
  * 3. key changes only while it is in the bucket, under the lock.
+ * 4. A bucket's chain goes from the newest put to the oldest.
  */
 #include "tier/kv-log-impl.h"
 
@@ -40,6 +41,16 @@ struct mc_kv_op *mc_kv_list_take(struct mc_kv_op_list *l)
 	return op;
 }
 
+unsigned mc_kv_list_take_batch(
+	struct mc_kv_op_list *l, struct mc_kv_op *ret_ops[MC_KV_OPS_PER_HOLD])
+{
+	unsigned n = 0;
+
+	while (n < MC_KV_OPS_PER_HOLD && (ret_ops[n] = mc_kv_list_take(l)) != NULL)
+		n++;
+	return n;
+}
+
 static struct mc_kv_op **bucket_of(struct mc_kv_log *log, uint64_t hash)
 {
 	return &log->op_buckets[hash % MC_KV_OP_BUCKETS];
@@ -50,23 +61,33 @@ static bool has_key(const struct mc_kv_op *op, uint64_t hash, const char *key)
 	return op->hash == hash && strcmp(mc_kv_op_key(op), key) == 0;
 }
 
-static void chain_locked(struct mc_kv_log *log, struct mc_kv_op *op, uint64_t hash)
+static void chain_at(struct mc_kv_op *op, struct mc_kv_op **at)
+{
+	op->link = at;
+	op->chain = *at;
+	if (op->chain != NULL)
+		op->chain->link = &op->chain;
+	*at = op;
+}
+
+/* Without a look at those it stood between: of many puts under way they are far away. */
+static void unchain(struct mc_kv_op *op)
+{
+	*op->link = op->chain;
+	if (op->chain != NULL)
+		op->chain->link = op->link;
+}
+
+static void rechain_locked(struct mc_kv_log *log, struct mc_kv_op *op, uint64_t hash)
 	MC_REQUIRES(log->lock)
 {
 	struct mc_kv_op **at = bucket_of(log, hash);
 
-	op->hash = hash;
-	op->chain = *at;
-	*at = op;
-}
-
-static void unchain_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock)
-{
-	struct mc_kv_op **at = bucket_of(log, op->hash);
-
-	while (*at != op)
+	unchain(op);
+	while (*at != NULL && (*at)->seq > op->seq)
 		at = &(*at)->chain;
-	*at = op->chain;
+	op->hash = hash;
+	chain_at(op, at);
 }
 
 static void enter_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock)
@@ -79,7 +100,7 @@ static void enter_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES
 	else
 		log->oldest = op;
 	log->newest = op;
-	chain_locked(log, op, op->hash);
+	chain_at(op, bucket_of(log, op->hash));
 }
 
 static void leave_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRES(log->lock)
@@ -103,7 +124,7 @@ static void settle_locked(struct mc_kv_log *log, struct mc_kv_op *op) MC_REQUIRE
 	}
 	if (op->kind != MC_KV_OP_PUT)
 		return;
-	unchain_locked(log, op);
+	unchain(op);
 	/* Removed or replaced after its record was written. */
 	if (op->res == 0 && op->cancelled)
 		op->res = -ECANCELED;
@@ -128,23 +149,34 @@ static void run_done(struct mc_kv_op *op)
 	item->done(item, op->res);
 }
 
-void mc_kv_ops_end(struct mc_kv_log *log, struct mc_kv_op_list *ops)
+static void end_batch(struct mc_kv_log *log, struct mc_kv_op *const *ops, unsigned n)
 {
 	mc_mutex_lock(&log->lock);
-	for (struct mc_kv_op *op = ops->first; op != NULL; op = op->next)
-		settle_locked(log, op);
+	for (unsigned i = 0; i < n; i++)
+		settle_locked(log, ops[i]);
 	mc_mutex_unlock(&log->lock);
-	for (struct mc_kv_op *op = ops->first; op != NULL; op = op->next)
-		run_done(op);
+	for (unsigned i = 0; i < n; i++)
+		run_done(ops[i]);
 	mc_mutex_lock(&log->lock);
-	for (struct mc_kv_op *op = ops->first; op != NULL; op = op->next)
-		if (op->kind == MC_KV_OP_PUT)
-			leave_locked(log, op);
+	for (unsigned i = 0; i < n; i++)
+		if (ops[i]->kind == MC_KV_OP_PUT)
+			leave_locked(log, ops[i]);
+	mc_mutex_unlock(&log->lock);
+	for (unsigned i = 0; i < n; i++)
+		mc_kv_op_free(ops[i]);
+}
+
+void mc_kv_ops_end(struct mc_kv_log *log, struct mc_kv_op_list *ops)
+{
+	struct mc_kv_op *batch[MC_KV_OPS_PER_HOLD];
+	unsigned n;
+
+	while ((n = mc_kv_list_take_batch(ops, batch)) > 0)
+		end_batch(log, batch, n);
+	mc_mutex_lock(&log->lock);
 	if (log->sync_waiters > 0)
 		mc_cond_broadcast(&log->moved);
 	mc_mutex_unlock(&log->lock);
-	for (struct mc_kv_op *op; (op = mc_kv_list_take(ops)) != NULL;)
-		mc_kv_op_free(op);
 }
 
 void mc_kv_op_fail(struct mc_kv_log *log, struct mc_kv_op *op, int res)
@@ -186,19 +218,18 @@ int mc_kv_ops_rename_locked(struct mc_kv_log *log, const char *from, const char 
 		key = strdup(to);
 		if (key == NULL)
 			return -ENOMEM;
-		unchain_locked(log, op);
 		free(op->key);
 		op->key = key;
 		op->meta.key = key;
-		chain_locked(log, op, to_hash);
+		rechain_locked(log, op, to_hash);
 	}
 	return 0;
 }
 
-void mc_kv_ops_supersede_locked(struct mc_kv_log *log, const struct mc_kv_op *by)
+void mc_kv_op_supersede_locked(struct mc_kv_op *by)
 {
-	for (struct mc_kv_op *op = *bucket_of(log, by->hash); op != NULL; op = op->chain)
-		if (op->seq < by->seq && has_key(op, by->hash, mc_kv_op_key(by)))
+	for (struct mc_kv_op *op = by->chain; op != NULL; op = op->chain)
+		if (has_key(op, by->hash, mc_kv_op_key(by)))
 			op->cancelled = true;
 }
 

@@ -11,6 +11,7 @@
 
 #define LOW_SEGMENTS 2 /* below this many left, reclaim begins before it must */
 #define HOPELESS_NS (UINT64_C(100) * 1000000)
+#define BYTES_PER_TURN MC_KV_PACK_BYTES /* about: a close waits for no more */
 
 /* ---- room */
 
@@ -107,6 +108,12 @@ static int refused_locked(struct mc_kv_log *log, const struct mc_kv_op *op) MC_R
 	return mc_kv_bypassed_locked(log, mc_kv_floor_of(log, op)) || log->dead != 0 ? -EIO : 0;
 }
 
+/* What is under way is not in the table yet: it is what the margin is for, too. */
+static void look_at_table_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
+{
+	log->table_full = log->table.bytes >= log->table_max;
+}
+
 /* Its parts, none of which is under way any more, are of no use. */
 static void give_up_parts(struct mc_kv_log *log, struct mc_kv_op *op)
 {
@@ -115,9 +122,10 @@ static void give_up_parts(struct mc_kv_log *log, struct mc_kv_op *op)
 	mc_mutex_unlock(&log->lock);
 }
 
-static void pack_op(struct mc_kv_log *log, struct mc_kv_op *op, int r)
+static void pack_op(struct mc_kv_log *log, struct mc_kv_op *op)
 {
 	struct mc_kv_floor *f = mc_kv_floor_of(log, op);
+	int r = op->res;
 
 	while (r == 0) {
 		if (mc_kv_record_bytes(&op->item->meta) > log->record_max)
@@ -132,6 +140,7 @@ static void pack_op(struct mc_kv_log *log, struct mc_kv_op *op, int r)
 			break;
 		mc_mutex_lock(&log->lock);
 		r = refused_locked(log, op);
+		look_at_table_locked(log);
 		mc_mutex_unlock(&log->lock);
 	}
 	if (op->parts > 0)
@@ -242,42 +251,63 @@ static void reclaim_early(struct mc_kv_log *log, struct mc_kv_floor *f)
 struct turn {
 	bool close;
 	struct mc_kv_floor *reclaim;
-	struct mc_kv_op *op;
-	int refused;
+	struct mc_kv_op *ops[MC_KV_OPS_PER_HOLD]; /* res: why it is not to be written, or 0 */
+	unsigned n_ops;
 	enum mc_kv_asked asked;
 };
 
-static struct turn next_turn_locked(struct mc_kv_log *log) MC_REQUIRES(log->lock)
+static void take_ops_locked(struct mc_kv_log *log, struct turn *t) MC_REQUIRES(log->lock)
 {
-	struct turn t = {0};
+	uint64_t bytes = 0;
 
-	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
-		if (close_due_locked(log, &log->floors[i], mc_now_ns()))
-			t.close = true;
-	if (t.close)
-		return t;
-	t.op = mc_kv_list_take(&log->retry);
-	if (t.op == NULL)
-		t.op = mc_kv_list_take(&log->queue);
-	if (t.op != NULL) {
-		t.refused = refused_locked(log, t.op);
-		for (unsigned i = 0; i < MC_KV_FLOORS; i++)
-			if (reclaim_due_locked(log, &log->floors[i]))
-				t.reclaim = &log->floors[i];
-	} else {
-		t.asked = log->asked;
+	while (t->n_ops < MC_KV_OPS_PER_HOLD && bytes < BYTES_PER_TURN) {
+		struct mc_kv_op *op = mc_kv_list_take(&log->retry);
+
+		if (op == NULL)
+			op = mc_kv_list_take(&log->queue);
+		if (op == NULL)
+			break;
+		op->res = refused_locked(log, op);
+		bytes += op->meta.size;
+		t->ops[t->n_ops++] = op;
 	}
-	return t;
+}
+
+static void next_turn_locked(struct mc_kv_log *log, struct turn *t) MC_REQUIRES(log->lock)
+{
+	const uint64_t now = mc_now_ns();
+
+	t->n_ops = 0;
+	t->reclaim = NULL;
+	t->asked = MC_KV_ASKED_NOTHING;
+	t->close = false;
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
+		t->close |= close_due_locked(log, &log->floors[i], now);
+	if (t->close)
+		return;
+	take_ops_locked(log, t);
+	look_at_table_locked(log);
+	if (t->n_ops == 0)
+		t->asked = log->asked;
+	for (unsigned i = 0; i < MC_KV_FLOORS && t->n_ops > 0; i++)
+		if (reclaim_due_locked(log, &log->floors[i]))
+			t->reclaim = &log->floors[i];
 }
 
 static void take_turn(struct mc_kv_log *log, const struct turn *t)
 {
+	uint64_t now;
+
 	if (t->close)
 		mc_kv_groups_close(log);
 	if (t->reclaim != NULL)
 		reclaim_early(log, t->reclaim);
-	if (t->op != NULL)
-		pack_op(log, t->op, t->refused);
+	for (unsigned i = 0; i < t->n_ops; i++)
+		pack_op(log, t->ops[i]);
+	now = mc_now_ns();
+	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
+		if (log->floors[i].open != NULL)
+			log->floors[i].open->last_ns = now;
 	if (t->asked != MC_KV_ASKED_NOTHING)
 		do_asked(log, t->asked == MC_KV_ASKED_SEAL);
 }
@@ -291,13 +321,15 @@ static void *packer_main(void *arg)
 {
 	struct mc_kv_log *log = arg;
 
+	pthread_setname_np(pthread_self(), "mc-kv-pack");
 	mc_mutex_lock(&log->lock);
 	while (log->recovering)
 		mc_cond_wait(&log->work, &log->lock);
 	for (;;) {
-		struct turn t = next_turn_locked(log);
+		struct turn t;
 
-		if (!t.close && t.op == NULL && t.asked == MC_KV_ASKED_NOTHING) {
+		next_turn_locked(log, &t);
+		if (!t.close && t.n_ops == 0 && t.asked == MC_KV_ASKED_NOTHING) {
 			if (log->stopping && !are_open(log))
 				break;
 			wait_locked(log);

@@ -11,6 +11,7 @@
  * 4. Pieces of a pack begin and end at multiples of 4096, but for the end of the last. Those
  * written in place are 64 KiB or more, but for the first and the last one, with others between
  * them: 65 at most.
+ * 5. Nothing is submitted to the upper floor while a closed group waits for its writes or a sync.
  */
 #include "tier/kv-log-impl.h"
 
@@ -134,6 +135,18 @@ static void pack_copy(struct mc_kv_pack *p, const void *src, uint32_t n)
 	pack_piece(p, to, n);
 }
 
+/* Writes behind those that a closed group waits for, or behind a sync, can hold them up for as long
+ * as they come: a disk's scheduler goes on in one direction. Until then they are only packed. Not
+ * for a lower floor, which nobody may have to wait for. */
+static void let_it_pass_locked(struct mc_kv_log *log, const struct mc_kv_floor *f)
+	MC_REQUIRES(log->lock)
+{
+	if (mc_kv_is_lower(log, f))
+		return;
+	while (log->syncing || (log->closed != NULL && log->closed->writing > 0))
+		mc_cond_wait(&log->work, &log->lock);
+}
+
 static void pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p)
 {
 	const struct mc_kv_file *f;
@@ -141,6 +154,7 @@ static void pack_submit(struct mc_kv_log *log, struct mc_kv_pack *p)
 	if (p->len % MC_KV_ALIGN != 0)
 		pack_copy(p, NULL, MC_KV_ALIGN - p->len % MC_KV_ALIGN);
 	mc_mutex_lock(&log->lock);
+	let_it_pass_locked(log, p->floor);
 	f = &p->group->files[p->file];
 	p->group->writing++;
 	mc_kv_busy_locked(log, p->floor);
@@ -267,23 +281,12 @@ static bool fits(const struct mc_kv_stream *s, const struct mc_kv_meta *m)
 		s->floor->segment_bytes;
 }
 
-/* What is under way is not in the table yet: it is what the margin is for, too. */
-static bool table_is_full(struct mc_kv_log *log)
-{
-	bool full;
-
-	mc_mutex_lock(&log->lock);
-	full = log->table.bytes >= log->table_max;
-	mc_mutex_unlock(&log->lock);
-	return full;
-}
-
 /* A segment with room for the record, and a file of the group for it. */
 static int prepare(struct mc_kv_log *log, struct mc_kv_stream *s, const struct mc_kv_meta *m)
 {
 	int r;
 
-	if (mc_kv_hangs(log, s->floor))
+	if (mc_kv_is_lower(log, s->floor) && mc_kv_hangs(log, s->floor))
 		return -EIO;
 	if (s->seg != NULL && (mc_kv_segment_failed(s->seg) || !fits(s, m))) {
 		mc_kv_stream_seal(log, s);
@@ -298,7 +301,7 @@ static int prepare(struct mc_kv_log *log, struct mc_kv_stream *s, const struct m
 		s->seg->filled = 0;
 		mc_mutex_unlock(&log->lock);
 	}
-	if (!s->spare && table_is_full(log))
+	if (!s->spare && log->table_full)
 		return -EAGAIN;
 	if (s->in_group)
 		return 0;
@@ -335,7 +338,6 @@ int mc_kv_stream_record(
 	s->filled += mc_kv_space(m->size, m->n_crc, s->seg->id);
 	g = s->floor->open;
 	mc_kv_list_add(&g->ops, op);
-	g->last_ns = mc_now_ns();
 	g->payload += m->size;
 	if (op->item != NULL && op->seq < g->first_seq)
 		g->first_seq = op->seq;

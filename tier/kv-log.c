@@ -153,6 +153,7 @@ void mc_kv_log_free(struct mc_kv_log *log)
 	mc_cond_done(&log->ready);
 	mc_cond_done(&log->moved);
 	mc_mutex_done(&log->lock);
+	free(log->rec);
 	free(log->gone);
 	free(log->held);
 	free(log->op_buckets);
@@ -175,6 +176,11 @@ struct mc_kv_log *mc_kv_log_new(const struct mc_kv_log_opts *opts)
 
 	if (log == NULL)
 		return NULL;
+	log->rec = malloc(MC_KV_RECORD_ROOM);
+	if (log->rec == NULL) {
+		free(log);
+		return NULL;
+	}
 	log->io = opts->io != NULL ? opts->io : mc_io_real();
 	for (unsigned i = 0; i < MC_KV_FLOORS; i++)
 		floor_init(&log->floors[i], opts);
@@ -274,7 +280,8 @@ void mc_kv_log_stats(struct mc_kv_log *log, struct mc_kv_log_stats *ret)
 	ret->used = top->n_files * top->segment_bytes;
 	below_locked(log, ret);
 	/* Entry, its allocation's header, slot and bucket, checksums of one or two MiB, a key. */
-	ret->index_bytes = log->table.n * (sizeof(struct mc_kv_entry) + 8 + 8 + 6 + 8 + 48);
+	ret->index_bytes = log->table.n *
+		(sizeof(struct mc_kv_entry) + 8 + sizeof(struct mc_kv_slot) + 6 + 8 + 48);
 	ret->bypassed = top->health.bypassed;
 	ret->slow = top->health.slow;
 	ret->recovering = log->recovering;
