@@ -198,6 +198,15 @@ static bool is_put(struct adoption *a, uint64_t id)
 	return found;
 }
 
+/* A file that is nobody's: removed, or held while a client still has it. */
+static void remove_file(struct mc_kv *kv, uint64_t id)
+{
+	struct kv_file *f;
+
+	if (kv_file_adopt(kv, id, NULL, &f) == 0)
+		kv_file_remove(kv, f);
+}
+
 /* Files of changes under way, and of writers of whom nobody knows: nobody's now. */
 static void remove_strays(struct adoption *a)
 {
@@ -219,7 +228,7 @@ static void remove_strays(struct adoption *a)
 		if (id > max)
 			max = id;
 		if (!has_file(a, id) && !is_put(a, id))
-			unlinkat(dirfd(dir), e->d_name, 0);
+			remove_file(a->kv, id);
 	}
 	closedir(dir);
 	atomic_store(&a->kv->next_file, max + 1);
@@ -291,6 +300,7 @@ int mc_kv_writer_adopt(
 	}
 	w->kv = kv;
 	w->reserved = w->file->room;
+	mc_mutex_init(&w->growing);
 	mc_mutex_lock(&kv->lock);
 	kv_reserve_locked(kv, w->reserved);
 	mc_mutex_unlock(&kv->lock);
@@ -300,15 +310,18 @@ int mc_kv_writer_adopt(
 
 void mc_kv_adopted(struct mc_kv *kv)
 {
-	char path[4200];
+	uint64_t *left;
+	size_t n;
 
 	mc_mutex_lock(&kv->lock);
-	for (size_t i = 0; i < kv->n_left; i++) {
-		if (kv->left[i] == 0)
-			continue;
-		kv_file_path(kv, kv->left[i], path, sizeof(path));
-		unlink(path);
-	}
+	left = kv->left;
+	n = kv->n_left;
+	kv->left = NULL;
 	kv->n_left = 0;
 	mc_mutex_unlock(&kv->lock);
+	for (size_t i = 0; i < n; i++) {
+		if (left[i] != 0)
+			remove_file(kv, left[i]);
+	}
+	free(left);
 }

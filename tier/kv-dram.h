@@ -33,7 +33,7 @@ struct kv_file {
 	struct kv_file *next;
 	uint64_t id;
 	uint64_t room; /* bytes allocated */
-	int fd;
+	int fd;        /* negative: held, and cannot be opened now */
 };
 
 /* A block of an object that is not in DRAM whole, see kv-block.c. */

@@ -58,9 +58,10 @@ struct mc_kv_object {
 
 struct mc_kv_writer {
 	struct mc_kv *kv;
-	struct kv_file *file; /* owned */
-	uint64_t reserved;    /* bytes in kv->dirty */
-	bool synced;          /* an intent stands on the persistent tier */
+	struct kv_file *file;    /* owned */
+	struct mc_mutex growing; /* guards file->room while clients write */
+	uint64_t reserved;       /* bytes in kv->dirty */
+	bool synced;             /* an intent stands on the persistent tier */
 };
 
 struct kv_room_wait {
@@ -83,6 +84,7 @@ struct kv_trouble {
 /* kv-hang.c: by where the object lies */
 enum kv_reads { KV_READS_ABOVE, KV_READS_BELOW, KV_READS_PARTS, KV_READS };
 
+struct mc_full_watch;
 struct kv_work;   /* kv-work.c */
 struct kv_delete; /* kv-delete.c */
 struct kv_ask;    /* kv-ask.c */
@@ -97,7 +99,8 @@ struct mc_kv {
 	struct mc_kv_opts opts; /* strings owned */
 	bool mounted;
 	struct mc_slab *slab;
-	struct mc_kv_log *log; /* NULL = no NVMe */
+	struct mc_full_watch *full; /* all memory is given back through it */
+	struct mc_kv_log *log;      /* NULL = no NVMe */
 	struct mc_block_reads reads[KV_READS];
 	struct kv_work *work; /* for what blocks */
 	struct kv_work *asks; /* for questions to the remote */
@@ -181,14 +184,18 @@ struct mc_kv {
 /* ---- kv-mem.c: files, records and accounts of the DRAM tier. Without kv->lock unless _locked. */
 /* A file with room bytes allocated, empty; counted in kv->used. 0, -ENOSPC, -errno. */
 int kv_file_take(struct mc_kv *kv, uint64_t room, struct kv_file **ret);
+/* Allocates what is missing of its first room bytes, counted. 0, -ENOSPC, -errno. */
+int kv_file_grow(struct mc_kv *kv, struct kv_file *f, uint64_t room);
 /* One that an earlier process left; want as in mc_kv_writer_adopt. */
 int kv_file_adopt(struct mc_kv *kv, uint64_t id, const struct stat *want, struct kv_file **ret);
 /* Gives one back, emptied, if nobody else holds it: to the pool, or to the system. */
 void kv_file_give(struct mc_kv *kv, struct kv_file *f);
+/* Likewise, and never to the pool. */
+void kv_file_remove(struct mc_kv *kv, struct kv_file *f);
 /* Makes it the object's backing file, which has size bytes; f is consumed. */
 void kv_file_to_object(struct mc_kv *kv, struct kv_file *f, struct kv_res *res, uint64_t size);
 /* Its end is at size, without memory beyond; what lies before has memory. 0, -ENOSPC. */
-int kv_file_cut(int fd, uint64_t size);
+int kv_file_cut(struct mc_kv *kv, int fd, uint64_t size);
 void kv_file_path(const struct mc_kv *kv, uint64_t id, char *path, size_t len);
 int kv_file_open(const struct mc_kv *kv, uint64_t id, int flags);
 /* Whether somebody let go of a file that was dropped; its memory is free then. */

@@ -5,12 +5,13 @@
  * Invariants
  * 1. used = room of every file: writers', objects' (rounded to pages), in the pool, held; no file
  * but a writer's has more memory than that, and what those have is in unseen soon.
- * 2. A file is emptied and used again only while a lease says that nobody else has it open; else it
- * loses its name, and its bytes stay counted until the last one lets go.
+ * 2. A file is emptied and used again, or removed, only while a lease says that nobody else has it
+ * open; else it is held, keeps its name, and its bytes stay counted until the last one lets go. So
+ * memory is given back by this process alone, see full-watch.h.
  */
 #include "tier/kv-impl.h"
 
-#include "tier/io.h"
+#include "tier/full-watch.h"
 #include "tier/lease.h"
 
 #include <fcntl.h>
@@ -113,24 +114,22 @@ static void destroy_file(struct mc_kv *kv, struct kv_file *f)
 	char path[4200];
 
 	kv_file_path(kv, f->id, path, sizeof(path));
-	unlink(path);
-	close(f->fd);
+	mc_full_watch_remove(kv->full, f->fd, path);
 	if (f->room > 0)
 		uncount(kv, f->room);
 	free(f);
 }
 
-/* Allocates up to room bytes beyond what is there; counted first, so that used is never too low. */
-static int grow_file(struct mc_kv *kv, struct kv_file *f, uint64_t room)
+int kv_file_grow(struct mc_kv *kv, struct kv_file *f, uint64_t room)
 {
 	int r;
 
 	if (room <= f->room)
 		return 0;
-	mc_mutex_lock(&kv->lock);
+	mc_mutex_lock(&kv->lock); /* first, so that used is never too low */
 	kv->used += room - f->room;
 	mc_mutex_unlock(&kv->lock);
-	r = mc_io_allocate(f->fd, FALLOC_FL_KEEP_SIZE, 0, room);
+	r = mc_full_watch_allocate(kv->full, f->fd, FALLOC_FL_KEEP_SIZE, f->room, room - f->room);
 	if (r == 0)
 		f->room = room;
 	else
@@ -155,7 +154,7 @@ int kv_file_take(struct mc_kv *kv, uint64_t room, struct kv_file **ret)
 		r = new_file(kv, &f);
 	if (r < 0)
 		return r;
-	r = grow_file(kv, f, room);
+	r = kv_file_grow(kv, f, room);
 	if (r < 0) {
 		destroy_file(kv, f);
 		return r;
@@ -165,15 +164,17 @@ int kv_file_take(struct mc_kv *kv, uint64_t room, struct kv_file **ret)
 	return 0;
 }
 
-int kv_file_cut(int fd, uint64_t size)
+int kv_file_cut(struct mc_kv *kv, int fd, uint64_t size)
 {
 	/* Twice: growing to a size keeps what was allocated beyond it, cutting to the same does
 	 * not.
 	 */
-	if (ftruncate(fd, (off_t)size) != 0 || ftruncate(fd, (off_t)size) != 0)
-		return -errno;
+	int r = mc_full_watch_truncate(kv->full, fd, size);
+
+	if (r == 0)
+		r = mc_full_watch_truncate(kv->full, fd, size);
 	/* A hole would have no memory; reading it through a full tmpfs is a SIGBUS. */
-	return mc_io_allocate(fd, 0, 0, size);
+	return r < 0 ? r : mc_full_watch_allocate(kv->full, fd, 0, 0, size);
 }
 
 /* Whether it is as the caller wants it; see mc_kv_writer_adopt. */
@@ -209,39 +210,59 @@ int kv_file_adopt(struct mc_kv *kv, uint64_t id, const struct stat *want, struct
 	return 0;
 }
 
+static void hold(struct mc_kv *kv, struct kv_file *f)
+{
+	mc_mutex_lock(&kv->lock);
+	f->next = kv->held;
+	kv->held = f;
+	kv->held_bytes += f->room;
+	mc_mutex_unlock(&kv->lock);
+}
+
+/* Takes a lease: false while somebody else has the file, or it cannot be found out. */
+static bool is_ours(struct mc_kv *kv, struct kv_file *f)
+{
+	int r;
+
+	if (f->fd < 0)
+		f->fd = kv_file_open(kv, f->id, O_RDWR);
+	r = f->fd >= 0 ? mc_lease_take(f->fd) : -EAGAIN;
+	return r != -EAGAIN && r != -EWOULDBLOCK;
+}
+
+void kv_file_remove(struct mc_kv *kv, struct kv_file *f)
+{
+	if (is_ours(kv, f)) {
+		mc_lease_drop(f->fd);
+		destroy_file(kv, f);
+	} else {
+		hold(kv, f);
+	}
+}
+
 void kv_file_give(struct mc_kv *kv, struct kv_file *f)
 {
-	int r = mc_lease_take(f->fd);
 	uint64_t typical, had = f->room;
 	bool keep;
 
-	if (r == -EAGAIN || r == -EWOULDBLOCK) { /* lives on, without a name, until let go */
-		char path[4200];
-
-		kv_file_path(kv, f->id, path, sizeof(path));
-		unlink(path);
-		mc_mutex_lock(&kv->lock);
-		f->next = kv->held;
-		kv->held = f;
-		kv->held_bytes += f->room;
-		mc_mutex_unlock(&kv->lock);
+	if (!is_ours(kv, f)) { /* lives on until let go */
+		hold(kv, f);
 		return;
 	}
 	mc_mutex_lock(&kv->lock);
 	typical = kv->typical;
-	keep = r == 0 && kv->n_pool < POOL_FILES && !kv->closing &&
+	keep = kv->n_pool < POOL_FILES && !kv->closing &&
 		(kv->n_pool + 1) * typical <= kv->opts.dram_capacity / 16 &&
 		kv_total_locked(kv) - f->room + typical <= kv->opts.dram_capacity / 4 * 3;
 	mc_mutex_unlock(&kv->lock);
-	if (keep && ftruncate(f->fd, 0) == 0) {
+	if (keep && mc_full_watch_truncate(kv->full, f->fd, 0) == 0) {
 		f->room = 0;
-		keep = grow_file(kv, f, typical) == 0;
+		keep = kv_file_grow(kv, f, typical) == 0;
 		uncount(kv, had);
 	} else {
 		keep = false;
 	}
-	if (r == 0)
-		mc_lease_drop(f->fd);
+	mc_lease_drop(f->fd);
 	if (!keep) {
 		destroy_file(kv, f);
 		return;
@@ -278,18 +299,7 @@ void kv_held_check(struct mc_kv *kv)
 	mc_mutex_unlock(&kv->lock);
 	while ((f = list) != NULL) {
 		list = f->next;
-		if (mc_lease_take(f->fd) == 0) {
-			mc_lease_drop(f->fd);
-			close(f->fd);
-			uncount(kv, f->room);
-			free(f);
-			continue;
-		}
-		mc_mutex_lock(&kv->lock);
-		f->next = kv->held;
-		kv->held = f;
-		kv->held_bytes += f->room;
-		mc_mutex_unlock(&kv->lock);
+		kv_file_remove(kv, f);
 	}
 }
 
@@ -328,7 +338,8 @@ void kv_pool_done(struct mc_kv *kv)
 	mc_mutex_unlock(&kv->lock);
 	while ((f = list) != NULL) {
 		list = f->next;
-		close(f->fd);
+		if (f->fd >= 0)
+			close(f->fd);
 		free(f);
 	}
 }
@@ -344,19 +355,12 @@ void kv_res_free(struct mc_kv *kv, struct kv_res *r, uint64_t size)
 		mc_slab_free(kv->slab, r->data);
 	if (r->data != 0 && r->is_file) {
 		struct kv_file *f = calloc(1, sizeof(*f));
-		int fd = f != NULL ? kv_file_open(kv, r->data, O_RDWR) : -ENOMEM;
 
-		if (fd >= 0) {
-			*f = (struct kv_file){
-				.id = r->data, .fd = fd, .room = (size + PAGE - 1) / PAGE * PAGE};
+		if (f != NULL) { /* else it stays until the next daemon's adoption */
+			*f = (struct kv_file){.id = r->data,
+				.fd = kv_file_open(kv, r->data, O_RDWR),
+				.room = (size + PAGE - 1) / PAGE * PAGE};
 			kv_file_give(kv, f);
-		} else { /* the name at least: adoption finds what is left */
-			char path[4200];
-
-			free(f);
-			kv_file_path(kv, r->data, path, sizeof(path));
-			unlink(path);
-			uncount(kv, (size + PAGE - 1) / PAGE * PAGE);
 		}
 	}
 	free(r);

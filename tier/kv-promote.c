@@ -213,7 +213,7 @@ static int make_room_for(struct fetch *f)
 		r = kv_file_take(kv, f->size, &file);
 		if (r < 0)
 			return r;
-		r = kv_file_cut(file->fd, f->size);
+		r = kv_file_cut(kv, file->fd, f->size);
 		if (r < 0)
 			kv_file_give(kv, file);
 		else

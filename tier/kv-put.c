@@ -72,18 +72,9 @@ int mc_kv_create(struct mc_kv *kv, uint64_t hint, struct mc_kv_writer **ret)
 	}
 	w->kv = kv;
 	w->reserved = want;
+	mc_mutex_init(&w->growing);
 	*ret = w;
 	return 0;
-}
-
-int mc_kv_writer_fd(const struct mc_kv_writer *w)
-{
-	return w->file->fd;
-}
-
-uint64_t mc_kv_writer_file(const struct mc_kv_writer *w)
-{
-	return w->file->id;
 }
 
 static void writer_free(struct mc_kv_writer *w)
@@ -96,6 +87,7 @@ static void writer_free(struct mc_kv_writer *w)
 	unreserve_locked(kv, w->reserved);
 	kv_room_changed_locked(kv);
 	mc_mutex_unlock(&kv->lock);
+	mc_mutex_done(&w->growing);
 	free(w);
 }
 

@@ -90,7 +90,7 @@ static int seal_file(struct mc_kv_writer *w, struct kv_object *obj, struct kv_re
 
 	if (r < 0)
 		return r;
-	r = kv_file_cut(w->file->fd, obj->size);
+	r = kv_file_cut(kv, w->file->fd, obj->size);
 	if (r < 0)
 		return r;
 	map = mmap(NULL, obj->size, PROT_READ, MAP_SHARED | MAP_POPULATE, w->file->fd, 0);

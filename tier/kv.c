@@ -4,6 +4,7 @@
 
 #include "tier/block-cache.h"
 #include "tier/dram-mount.h"
+#include "tier/full-watch.h"
 #include "tier/share.h"
 
 #include <fcntl.h>
@@ -120,9 +121,18 @@ static int open_dram(struct mc_kv *kv, struct mc_err *err)
 	r = mkdir(path, 0700) < 0 ? -errno : 0;
 	if (r < 0 && r != -EEXIST)
 		return dram_failed(path, r, err);
+	snprintf(path, sizeof(path), "%s/full", dir);
+	r = mc_full_watch_open(path, &kv->full);
+	if (r < 0)
+		return dram_failed(path, r, err);
 	snprintf(path, sizeof(path), "%s/slab", dir);
 	r = mc_slab_open(path, kv->opts.dram_capacity, true, &kv->slab, &adopted);
-	return r < 0 ? dram_failed(path, r, err) : 0;
+	if (r < 0)
+		return dram_failed(path, r, err);
+	mc_slab_watch(kv->slab, kv->full);
+	if (!adopted) /* and emptied */
+		mc_full_watch_missed(kv->full);
+	return 0;
 }
 
 static int open_threads(struct mc_kv *kv)
@@ -249,6 +259,7 @@ static void kv_free(struct mc_kv *kv)
 	mc_policy_close(kv->policy);
 	mc_mutex_unlock(&kv->lock);
 	mc_slab_close(kv->slab);
+	mc_full_watch_close(kv->full);
 	if (kv->lock_fd >= 0)
 		close(kv->lock_fd);
 	mc_cond_done(&kv->change);
@@ -342,6 +353,8 @@ int64_t mc_kv_close(struct mc_kv *kv, unsigned drain_ms)
 	if (left == 0 && kv->mounted) {
 		mc_slab_close(kv->slab);
 		kv->slab = NULL;
+		mc_full_watch_close(kv->full);
+		kv->full = NULL;
 		close(kv->lock_fd);
 		kv->lock_fd = -1;
 		mc_dram_mount_close(kv->opts.dram_dir);

@@ -138,6 +138,21 @@ void mc_kv_wait_room(struct mc_kv *kv, void (*done)(void *ctx, int res), void *c
 /* Before close: whoever waits for room is told -ESHUTDOWN, now and from now on. */
 void mc_kv_leave(struct mc_kv *kv);
 int mc_kv_writer_fd(const struct mc_kv_writer *w); /* O_RDWR, borrowed until publish or discard */
+/* Writes what it can, with room made for what is not preallocated; *ret_error: why not all, 0 or
+ * -errno. Beside each other, and with what follows. */
+size_t mc_kv_writer_write(
+	struct mc_kv_writer *w, const char *buf, size_t len, uint64_t off, int *ret_error);
+/* Its size, and fallocate: what they free or take of DRAM is known then. 0 or -errno. */
+int mc_kv_writer_truncate(struct mc_kv_writer *w, uint64_t size);
+int mc_kv_writer_allocate(struct mc_kv_writer *w, int mode, uint64_t off, uint64_t len);
+/*
+ * How often DRAM may have been full to the last page so far. A client that writes past us may have
+ * been told -ENOSPC, and we have not, if this is not what it was before it could write. Goes on in
+ * the next process of this boot.
+ */
+uint64_t mc_kv_full_count(struct mc_kv *kv);
+/* Whether that holds: DRAM is a file system of its own. Else nobody is to write past us. */
+bool mc_kv_is_watched(const struct mc_kv *kv);
 /* The number of its file, for a process that follows this one. */
 uint64_t mc_kv_writer_file(const struct mc_kv_writer *w);
 /*

@@ -10,6 +10,7 @@
 #include "tier/slab.h"
 
 #include "tier/cleanup.h"
+#include "tier/full-watch.h"
 #include "tier/io.h"
 #include "tier/lock.h"
 
@@ -45,7 +46,8 @@ struct piece {
 
 struct mc_slab {
 	int fd;
-	char *base; /* the whole file */
+	struct mc_full_watch *watch; /* borrowed; NULL = nobody asks */
+	char *base;                  /* the whole file */
 	size_t len;
 	struct head *head;
 	uint64_t head_len; /* where the pieces start: aligned, so that they can be huge pages */
@@ -123,8 +125,8 @@ static int make_piece(struct mc_slab *s, unsigned class, uint32_t p) MC_REQUIRES
 
 static void give_back(struct mc_slab *s, uint32_t p)
 {
-	fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)piece_off(s, p),
-		MC_SLAB_PIECE);
+	mc_full_watch_allocate(s->watch, s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		piece_off(s, p), MC_SLAB_PIECE);
 }
 
 static int new_piece(struct mc_slab *s, unsigned class) MC_REQUIRES(s->lock)
@@ -135,7 +137,8 @@ static int new_piece(struct mc_slab *s, unsigned class) MC_REQUIRES(s->lock)
 
 	if (p == NO_PIECE)
 		return -ENOSPC;
-	r = mc_io_allocate(s->fd, 0, piece_off(s, p), MC_SLAB_PIECE);
+	r = mc_full_watch_allocate(
+		s->watch, s->fd, FALLOC_FL_KEEP_SIZE, piece_off(s, p), MC_SLAB_PIECE);
 	if (r < 0)
 		return r;
 	next = s->pieces[p].next;
@@ -391,6 +394,11 @@ int mc_slab_open(
 	*ret = s;
 	*ret_adopted = adopt;
 	return 0;
+}
+
+void mc_slab_watch(struct mc_slab *s, struct mc_full_watch *w)
+{
+	s->watch = w;
 }
 
 void mc_slab_close(struct mc_slab *s)

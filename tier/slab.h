@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct mc_slab;
+struct mc_full_watch;
 
 #define MC_SLAB_PIECE (UINT64_C(2) << 20)
 #define MC_SLAB_SLOT_MAX (UINT32_C(64) << 10)
@@ -27,6 +28,8 @@ enum mc_slab_kind { MC_SLAB_META, MC_SLAB_DATA, MC_SLAB_BLOCK };
 int mc_slab_open(
 	const char *path, uint64_t max_bytes, bool adopt, struct mc_slab **ret, bool *ret_adopted);
 void mc_slab_close(struct mc_slab *s); /* NULL allowed; the file stays */
+/* Memory is given back through w, borrowed; before anything else is done. */
+void mc_slab_watch(struct mc_slab *s, struct mc_full_watch *w);
 
 /* A slot of at least size bytes, 1 … MC_SLAB_SLOT_MAX; content undefined. 0 or -ENOSPC. A block is
  * aligned to its size in the file. */
