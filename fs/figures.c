@@ -48,6 +48,9 @@ void mc_figures_take(struct mc_fs *fs, struct mc_figures *ret)
 	ret->reads = atomic_load(&c->reads);
 	ret->read_bytes = atomic_load(&c->read_bytes);
 	ret->read_errors = atomic_load(&c->read_errors);
+	ret->puts_limited = atomic_load(&c->puts_limited);
+	ret->puts_unknown = atomic_load(&c->puts_unknown);
+	ret->puts_failed = atomic_load(&c->puts_failed);
 	ret->requests_waiting = mc_calls_open(&fs->calls);
 	ret->requests_expired = atomic_load(&fs->calls.expired);
 	ret->nodes = mc_nodes_count(fs->nodes);

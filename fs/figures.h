@@ -17,7 +17,8 @@ struct mc_figures {
 	bool has_nvme, has_kv, has_scrub;
 	uint64_t opens_passthrough, opens_cached;
 	uint64_t reads, read_bytes, read_errors;
-	uint64_t requests_waiting; /* calls begun and not ended */
+	uint64_t puts_limited, puts_unknown, puts_failed; /* see struct mc_fs_counters */
+	uint64_t requests_waiting;                        /* calls begun and not ended */
 	uint64_t requests_expired;
 	uint64_t nodes;          /* known to the kernel, without kv/ */
 	uint64_t handles;        /* open directories and generated files */

@@ -114,11 +114,6 @@ void mc_kvop_getattr(fuse_req_t req, fuse_ino_t ino)
 		reply_attr(k, req, n);
 }
 
-static int set_size(struct mc_kstage *s, off_t size)
-{
-	return ftruncate(s->fd, size) == 0 ? 0 : -errno;
-}
-
 static int set_mtime(struct mc_kvfs *k, struct mc_kstage *s, const struct timespec *t)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, *t};
@@ -172,7 +167,7 @@ static void set_now(struct mc_kreq *q)
 		return;
 	}
 	if ((q->flags & FUSE_SET_ATTR_SIZE) != 0)
-		r = set_size(s, (off_t)q->read.off);
+		r = mc_kstage_truncate(s, q->read.off);
 	if (r == 0 && (q->flags & FUSE_SET_ATTR_MTIME) != 0)
 		r = set_mtime(k, s, &q->mtime);
 	mc_kstage_drop(s);

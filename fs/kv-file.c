@@ -5,13 +5,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "fs/log.h"
 #include "fs/ops.h"
 #include "tier/cleanup.h"
-#include "tier/io.h"
 
 #define LOST_TEXT                                                                                  \
 	"kv: this version lost its name, and the process that kept it for those who had it "       \
@@ -172,45 +170,26 @@ void mc_kvop_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off)
 	}
 }
 
-/* A change of a file that is being put failed. */
-static void tell_failed(struct mc_kvfs *k, struct mc_knode *n, int r, const char *what)
-{
-	cleanup_free char *key = mc_knode_key(k, n);
-
-	mc_kvfs_failed(k, key, r, what);
-}
-
-/* Whether a write past us may have failed: nobody tells of it. */
-static bool is_full(const struct mc_kstage *s)
-{
-	struct statvfs v;
-
-	return fstatvfs(s->fd, &v) == 0 && v.f_bavail == 0;
-}
-
 void mc_kvop_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off)
 {
 	struct mc_kvfs *k = mc_kvfs_of(req);
 	struct mc_knode *n = mc_knode_find(k, ino);
 	struct mc_kstage *s = n != NULL ? mc_kstage_hold(k, n) : NULL;
-	ssize_t done;
+	size_t done;
 	int error;
 
 	if (s == NULL) {
 		fuse_reply_err(req, no_put(k, n));
 		return;
 	}
-	do {
-		done = pwrite(s->fd, buf, size, off);
-		error = errno;
-	} while (done < 0 && error == EINTR);
+	done = mc_kv_writer_write(s->writer, buf, size, (uint64_t)off, &error);
+	if (error < 0)
+		mc_kstage_fail(s, error, "writing");
 	mc_kstage_drop(s);
-	if (done < 0)
-		tell_failed(k, n, -error, "writing");
-	if (done < 0)
-		fuse_reply_err(req, mc_kvfs_errno(-error));
+	if (done == 0 && error < 0)
+		fuse_reply_err(req, mc_kvfs_errno(error));
 	else
-		fuse_reply_write(req, (size_t)done);
+		fuse_reply_write(req, done);
 }
 
 void mc_kvop_flush(fuse_req_t req, fuse_ino_t ino)
@@ -218,14 +197,17 @@ void mc_kvop_flush(fuse_req_t req, fuse_ino_t ino)
 	struct mc_kvfs *k = mc_kvfs_of(req);
 	struct mc_knode *n = mc_knode_find(k, ino);
 	struct mc_kstage *s = n != NULL ? mc_kstage_hold(k, n) : NULL;
+	int error = 0;
 
 	if (s != NULL) {
-		if (s->backing_id != 0 && is_full(s))
-			tell_failed(k, n, -ENOSPC, "written to when memory was full");
-		mc_kstage_flush(s, fuse_req_ctx(req)->pid);
+		int r = mc_kstage_flush(s, fuse_req_ctx(req)->pid);
+
+		error = r < 0 ? mc_kvfs_errno(r) : 0;
 		mc_kstage_drop(s);
+	} else if (no_put(k, n) == EIO) {
+		error = EIO;
 	}
-	fuse_reply_err(req, s == NULL && no_put(k, n) == EIO ? EIO : 0);
+	fuse_reply_err(req, error);
 }
 
 void mc_kvop_release(fuse_req_t req, fuse_ino_t ino)
@@ -275,12 +257,15 @@ static void sync_now(struct mc_kreq *q)
 	mc_mutex_lock(&k->lock);
 	orphan = s->orphan;
 	mc_mutex_unlock(&k->lock);
-	r = orphan ? 0 : mc_kv_writer_sync(s->writer, q->key);
-	if (r == 0 && !orphan)
-		mc_kstage_synced(s);
+	r = orphan ? 0 : mc_kstage_check(s); /* tells by itself */
+	if (r == 0 && !orphan) {
+		r = mc_kv_writer_sync(s->writer, q->key);
+		if (r == 0)
+			mc_kstage_synced(s);
+		else
+			mc_kvfs_failed(k, q->key, r, "fsync");
+	}
 	mc_kstage_drop(s);
-	if (r < 0)
-		mc_kvfs_failed(k, q->key, r, "fsync");
 	mc_kreq_err(q, r);
 }
 
@@ -310,10 +295,13 @@ void mc_kvop_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_
 		fuse_reply_err(req, no_put(k, n));
 		return;
 	}
-	error = -mc_io_allocate(s->fd, mode, (uint64_t)off, (uint64_t)len);
+	error = -mc_kv_writer_allocate(s->writer, mode, (uint64_t)off, (uint64_t)len);
 	mc_kstage_drop(s);
-	if (error != 0 && error != EOPNOTSUPP)
-		tell_failed(k, n, -error, "allocating");
+	if (error != 0 && error != EOPNOTSUPP) {
+		cleanup_free char *key = mc_knode_key(k, n);
+
+		mc_kvfs_failed(k, key, -error, "allocating");
+	}
 	fuse_reply_err(req, error == 0 ? 0 : mc_kvfs_errno(-error));
 }
 

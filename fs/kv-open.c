@@ -236,7 +236,7 @@ static void take_room(struct mc_kreq *q)
 		return;
 	}
 	if (r == 0)
-		r = mc_kstage_open(k, q->node, w);
+		r = mc_kstage_open(k, q->node, w, q->tid);
 	if (r < 0) {
 		mc_kvfs_failed(k, q->key, r, "starting a put");
 		mc_kreq_err(q, r);
@@ -298,6 +298,7 @@ static void open_staging(struct mc_kreq *q)
 	} else if (mc_kstage_join(k, q->node, &backing)) {
 #if MC_FUSE_PASSTHROUGH
 		q->fi.backing_id = backing;
+		q->fi.direct_io = backing > 0 && !mc_kstage_may_pass(k, q->tid);
 #endif
 		reply_writing(q);
 	} else {

@@ -148,6 +148,8 @@ void mc_knode_record_put_locked(struct mc_kvfs *k, const struct mc_knode *n)
 			&r->put, put | MC_PUT_SEALABLE | MC_PUT_SEALED, memory_order_release);
 		return;
 	}
+	atomic_store_explicit(&r->born, s->born, memory_order_relaxed);
+	atomic_store_explicit(&r->failed, s->failed, memory_order_release);
 	/* Whoever reads this half done gets the FLUSH again. */
 	atomic_store_explicit(&r->put, put, memory_order_release);
 	atomic_store_explicit(&r->file, mc_kv_writer_file(s->writer), memory_order_relaxed);

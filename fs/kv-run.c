@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fs/admin.h"
+#include "fs/charge.h"
 #include "fs/log.h"
 
 /* Each thread is in at most one call that waits for a disk or the remote. */
@@ -33,6 +34,7 @@ int mc_kvfs_errno(int r)
 	case ENFILE:
 	case ENOMEM:
 	case ENOSPC:
+	case EDQUOT:
 	case EFBIG:
 	case EOPNOTSUPP:
 		return -r;
@@ -92,6 +94,8 @@ int mc_kvfs_open(struct mc_fs *fs, struct mc_kv *kv, struct mc_kvfs **ret)
 	mc_cond_init(&k->timer);
 	r = mc_knodes_open(k);
 	if (r == 0)
+		r = mc_charges_open("", &k->charges);
+	if (r == 0)
 		r = mc_work_open(WORK_THREADS, WORK_QUEUE, &k->work);
 	if (r == 0)
 		r = mc_kwait_open(k);
@@ -130,6 +134,7 @@ void mc_kvfs_close(struct mc_kvfs *k)
 	if (k == NULL)
 		return;
 	mc_knodes_close(k);
+	mc_charges_close(k->charges);
 	mc_cond_done(&k->timer);
 	mc_mutex_done(&k->lock);
 	free(k);

@@ -1,12 +1,13 @@
 /*
  * Puts under way. A file being created is the store's staging file, written in passthrough or by
  * the daemon, and published when the last open file description is released, if some FLUSH that saw
- * its final size and mtime came from a task that was not dying of a signal.
+ * its final size and mtime came from a task that was not dying of a signal, and no write failed.
  *
  * Invariants: 1. users ≥ opens; a put ends when users is 0, once. 2. publishing is set with the
  * last RELEASE; from then on everyone who asks for the key waits for the end. 3. The node points to
  * its put from open to end. 4. One inode is written in one mode: what joins takes the same backing
- * id.
+ * id. A client that may not write past us (mc_kstage_may_pass) gets no backing id where it begins
+ * the put; where it joins one that has, its open is a direct one, whose writes come to us.
  */
 #include "fs/kv-state.h"
 
@@ -24,7 +25,6 @@
 #include "tier/cleanup.h"
 #include "tier/lease.h"
 
-#define PF_SIGNALED 0x400u /* include/linux/sched.h: killed by a signal */
 #define LEASE_TRIES 20
 #define LEASE_PAUSE_NS 100000
 
@@ -54,10 +54,10 @@ static void remove_locked(struct mc_kvfs *k, struct mc_kstage *s)
 	k->n_stages--;
 }
 
-int mc_kstage_open(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer *w)
+int mc_kstage_open(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer *w, pid_t tid)
 {
 	struct mc_kstage *s = calloc(1, sizeof(*s));
-	int id;
+	int id = 0;
 
 	if (s == NULL) {
 		mc_kv_discard(w);
@@ -69,7 +69,10 @@ int mc_kstage_open(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer *w
 	s->fd = mc_kv_writer_fd(w);
 	s->opens = 1;
 	s->users = 1;
-	id = mc_mode_backing_open(k->fs, s->fd);
+	if (mc_kstage_may_pass(k, tid)) {
+		s->born = mc_kv_full_count(k->kv);
+		id = mc_mode_backing_open(k->fs, s->fd);
+	}
 	s->backing_id = id > 0 ? id : 0;
 	mc_mutex_lock(&k->lock);
 	mc_knode_ref_locked(n);
@@ -100,6 +103,8 @@ int mc_kstage_restore(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer
 		.synced = (put & MC_PUT_SYNCED) != 0,
 		.sealed = (put & MC_PUT_SEALED) != 0,
 		.sealable = (put & MC_PUT_SEALABLE) != 0,
+		.failed = atomic_load(&was->failed),
+		.born = atomic_load(&was->born),
 		.size = was->sealed_size,
 		.mtime = {.tv_sec = was->sealed_mtime_s, .tv_nsec = was->sealed_mtime_ns}};
 	if (s->opens == 0)
@@ -183,10 +188,12 @@ static int publish(struct mc_kstage *s, const char *key, struct mc_kv_attr *ret)
 {
 	struct stat st;
 	int r = fstat(s->fd, &st) == 0 ? 0 : -errno;
-	bool seal = r == 0 && key != NULL && !s->orphan && s->sealable &&
+	bool seal = r == 0 && key != NULL && !s->orphan && s->sealable && s->failed == 0 &&
 		(uint64_t)st.st_size == s->size && (s->sealed || same_time(&st.st_mtim, &s->mtime));
 
 	if (!seal) {
+		if (s->failed < 0 && !s->orphan)
+			atomic_fetch_add(&s->k->fs->counters.puts_failed, 1);
 		mc_kv_discard(s->writer);
 		return r < 0 ? r : -ECANCELED;
 	}
@@ -345,48 +352,6 @@ bool mc_kstage_below(struct mc_kvfs *k, const char *dir_key)
 	}
 	mc_mutex_unlock(&k->lock);
 	return found;
-}
-
-/* Field 9 of /proc/<tid>/stat, counted after the name, which may hold anything. Unreadable (another
- * pid namespace): taken for alive. */
-static bool task_is_dying(pid_t tid)
-{
-	char path[64], text[1024], *p;
-	unsigned flags = 0;
-	cleanup_close int fd = -1;
-	ssize_t len;
-
-	if (tid <= 0)
-		return false;
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	len = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-	if (len <= 0)
-		return false;
-	text[len] = '\0';
-	p = strrchr(text, ')');
-	/* ") state ppid pgrp session tty_nr tpgid flags" */
-	if (p == NULL || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
-		return false;
-	return (flags & PF_SIGNALED) != 0;
-}
-
-void mc_kstage_flush(struct mc_kstage *s, pid_t tid)
-{
-	struct mc_kvfs *k = s->k;
-	bool alive = !task_is_dying(tid);
-	struct stat st;
-	int r = fstat(s->fd, &st);
-
-	mc_mutex_lock(&k->lock);
-	s->flushed = ++k->flushes;
-	if (alive && r == 0) {
-		s->sealable = true;
-		s->size = (uint64_t)st.st_size;
-		s->mtime = st.st_mtim;
-	}
-	mc_knode_record_put_locked(k, s->node);
-	mc_mutex_unlock(&k->lock);
 }
 
 /* The session is over: what is still open is discarded; what was closed, but its RELEASE got lost,

@@ -66,6 +66,8 @@ struct mc_kstage {
 	 * not.
 	 */
 	uint64_t flushed;
+	uint64_t born;   /* mc_kv_full_count when it was begun or emptied; with a backing id */
+	int failed;      /* -errno of a write that failed: nothing is published */
 	bool orphan;     /* the name was removed or given away: nothing is published */
 	bool publishing; /* the last RELEASE came */
 	bool synced;     /* an fsync was answered */
@@ -137,6 +139,7 @@ struct mc_kvfs {
 		uint64_t until_ns;
 		unsigned searches;
 	} restoring;     /* before requests are served */
+	struct mc_charges *charges;
 	char error[400]; /* the last failure of a put, for user.mooncake.error */
 };
 
@@ -221,8 +224,8 @@ struct mc_kv_object *mc_kintent_take(struct mc_kvfs *k, pid_t tid, const struct 
 uint64_t mc_kintents_expire(struct mc_kvfs *k, uint64_t now_ns);
 
 /* kv-stage.c */
-/* The put of a writer, open once; takes w in every case, and a reference of n. */
-int mc_kstage_open(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer *w);
+/* The put of a writer, open once, by that task; takes w in every case, and a reference of n. */
+int mc_kstage_open(struct mc_kvfs *k, struct mc_knode *n, struct mc_kv_writer *w, pid_t tid);
 /* The put that the record of another process tells of; takes w but for -ENOMEM. One whose last
  * RELEASE came is to be ended by mc_kstage_leave. */
 struct mc_knode_record;
@@ -245,10 +248,20 @@ unsigned mc_kstage_orphan(struct mc_kvfs *k, const char *key);
 /* The newest put of from goes on under to: 0, -ENOENT, -ENOMEM. */
 int mc_kstage_rename(struct mc_kvfs *k, const char *from, const char *to);
 bool mc_kstage_below(struct mc_kvfs *k, const char *dir_key); /* a put in that directory */
-/* A FLUSH by that task. */
-void mc_kstage_flush(struct mc_kstage *s, pid_t tid);
 /* All descriptions are gone, whatever the kernel said. */
 void mc_kstages_end(struct mc_kvfs *k);
+
+/* kv-close.c */
+/* Whether that task may take the memory for what it writes by itself; counts where not. */
+bool mc_kstage_may_pass(struct mc_kvfs *k, pid_t tid);
+/* A write failed with r: the log and whoever asks for the key's error are told. */
+void mc_kstage_fail(struct mc_kstage *s, int r, const char *what);
+/* 0, or -errno of a write that failed or may have, past us. */
+int mc_kstage_check(struct mc_kstage *s);
+/* To nothing: whatever failed is forgotten. */
+int mc_kstage_truncate(struct mc_kstage *s, uint64_t size);
+/* A FLUSH by that task; returns what mc_kstage_check does. */
+int mc_kstage_flush(struct mc_kstage *s, pid_t tid);
 
 /* kv-attr.c */
 void mc_kvfs_attr(struct mc_kvfs *k, struct mc_knode *n, struct stat *st);

@@ -20,7 +20,7 @@ struct subject {
 	const char *key;
 	struct mc_kv_attr attr; /* of an object: as the store has it now */
 	bool current;           /* the key still has this version */
-	enum mc_open_mode mode; /* while it is open for reading */
+	enum mc_open_mode mode; /* while it is open */
 };
 
 typedef int value_fn(const struct subject *s, char *out, size_t size);
@@ -96,7 +96,7 @@ static int get_io(const struct subject *s, char *out, size_t size)
 	bool passed = s->attr.size >= MC_KV_PASSTHROUGH_MIN && there &&
 		atomic_load(&s->k->fs->features.passthrough);
 
-	if (s->kind != MC_KNODE_OBJECT)
+	if (s->kind != MC_KNODE_OBJECT && s->mode == MC_MODE_NONE)
 		return -ENODATA;
 	if (s->mode != MC_MODE_NONE)
 		passed = s->mode == MC_MODE_PASSTHROUGH;
@@ -167,6 +167,8 @@ static int subject_of(struct mc_kvfs *k, fuse_ino_t ino, struct subject *ret, ch
 	*ret = (struct subject){.k = k, .kind = n->kind, .key = *ret_key, .attr = n->attr};
 	if (n->kind == MC_KNODE_OBJECT && n->opened != NULL)
 		ret->mode = n->opened->mode;
+	else if (n->stage != NULL)
+		ret->mode = n->stage->backing_id != 0 ? MC_MODE_PASSTHROUGH : MC_MODE_CACHED;
 	mc_mutex_unlock(&k->lock);
 	if (ret->kind == MC_KNODE_OBJECT && mc_kv_lookup(k->kv, ret->key, &now) == 0 &&
 		memcmp(now.version, ret->attr.version, sizeof(now.version)) == 0) {

@@ -143,6 +143,12 @@ static const struct row rows[] = {
 	{"kv_object_bytes", GAUGE, WITH_KV, AT(kv.bytes), NULL, "Bytes of these objects."},
 	{"kv_index_bytes", GAUGE, WITH_KV, AT(kv.index_bytes), NULL, "Memory of their index."},
 	{"kv_puts", COUNTER, WITH_KV, AT(kv.puts), NULL, "KV objects published."},
+	{"kv_puts_failed", COUNTER, WITH_KV, AT(puts_failed), NULL,
+		"KV objects not published, as a write failed or memory was full meanwhile."},
+	{"kv_puts_copied", COUNTER, WITH_KV, AT(puts_limited), "reason=\"limit\"",
+		"Opens for writing without passthrough, as the client has a memory limit of its "
+		"own, or is not known."},
+	{"kv_puts_copied", COUNTER, WITH_KV, AT(puts_unknown), "reason=\"unknown\"", NULL},
 	{"kv_gets", COUNTER, WITH_KV, AT(kv.gets), NULL, "KV objects opened for reading."},
 	{"kv_hits", COUNTER, WITH_KV, AT(kv.hits_dram), "tier=\"dram\"",
 		"KV objects found in a tier when they were opened."},

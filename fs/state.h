@@ -27,6 +27,9 @@ struct mc_features {
 struct mc_fs_counters {
 	_Atomic uint64_t opens_passthrough, opens_cached;
 	_Atomic uint64_t reads, read_bytes, read_errors; /* served by the daemon */
+	/* Opens for writing that are not to be served in passthrough, as the client has a limit to
+	 * its memory, or is unknown; puts that were not published, as a write failed. */
+	_Atomic uint64_t puts_limited, puts_unknown, puts_failed;
 };
 
 /* statfs answers from here; refreshed by the work pool. */

@@ -231,7 +231,9 @@ static json_t *kv(const struct mc_figures *f)
 	if (!f->has_kv)
 		return json_null();
 	return OBJECT({"objects", number(k->objects)}, {"bytes", number(k->bytes)},
-		{"puts", number(k->puts)}, {"gets", number(k->gets)},
+		{"puts", number(k->puts)}, {"puts_failed", number(f->puts_failed)},
+		{"puts_copied_limit", number(f->puts_limited)},
+		{"puts_copied_unknown", number(f->puts_unknown)}, {"gets", number(k->gets)},
 		{"hits_dram", number(k->hits_dram)}, {"hits_nvme", number(k->hits_nvme)},
 		{"hits_block", number(k->hits_block)}, {"hits_remote", number(k->hits_remote)},
 		{"misses", number(k->misses)}, {"dirty_bytes", number(k->dirty_bytes)},

@@ -15,7 +15,7 @@
 
 #include "fs/texts.h"
 
-#define MAGIC "mooncakefs.tk.5"
+#define MAGIC "mooncakefs.tk.6"
 /* About 48 and 136 bytes each: what a node costs beside its own memory. */
 #define NODES (UINT32_C(1) << 22)
 #define KNODES (UINT32_C(1) << 21)

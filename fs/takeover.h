@@ -83,6 +83,8 @@ struct mc_knode_record {
 	uint32_t sealed_mtime_ns;
 	uint64_t sealed_size; /* bytes */
 	int64_t sealed_mtime_s;
+	_Atomic(uint64_t) born;  /* see kv-state.h */
+	_Atomic(int32_t) failed; /* 0 or -errno */
 };
 
 enum {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # A client with little memory of its own: what it puts counts as the daemon's memory, so that the client is not
-# killed for it.
+# killed for it. Clients without a limit of their own write past the daemon.
 set -uo pipefail
 . "$(dirname "$0")/lib/mount.sh"
 mount_need
@@ -11,11 +11,12 @@ group=
 cleanup()
 {
 	mount_clean
-	[ -z "$group" ] || await 'an empty group' rmdir "$group"
+	[ -z "$group" ] || await 'an empty group' rmdir "$group/inner" "$group" "$group.free"
 }
 trap cleanup EXIT
 
-# A group of our own: $group, its limit and where it counts what was killed.
+# Groups of our own: $group, its limit and where it counts what was killed; one below it and one beside it, which
+# have none.
 make_group()
 {
 	local base
@@ -33,9 +34,16 @@ make_group()
 	group=$base/mooncakefs-test-$$
 	echo "$limit" >"$group/$knob"
 	[ ! -e "$group/memory.swap.max" ] || echo 0 >"$group/memory.swap.max"
+	mkdir "$group/inner" "$group.free"
 }
-# client COMMAND...: in the group
-client() { bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group" "$@"; }
+# within GROUP COMMAND...
+within() { bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$@"; }
+# client COMMAND...: in the group, or the one below
+below=
+client() { within "$group$below" "$@"; }
+# kv_check NAME ARG...: one of kv_checks.py, as the words before it
+kv_check() { echo python3 -B "$mount_lib/kv_checks.py" "$1" "$mnt/kv/d" "${@:2}"; }
+figure() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kv"][sys.argv[2]])' "$mnt/.mooncake/status" "$1"; }
 killed() { awk '$1 == "oom_kill" { print $2 }' "$group/$kills"; }
 
 make_group
@@ -53,10 +61,34 @@ for mode in '' --no-passthrough; do
 	for ((i = 0; i < objects; i++)); do
 		client cmp "$MC_TMP/want/$i" "$mnt/kv/d/$i" || fail "get $i: $?"
 	done
-	if [ -n "$mode" ]; then
-		fact 'through the daemon one object may be several times the memory of its client'
+	for below in '' /inner; do
+		fact "one object may be several times the memory of its client, limited by its group${below:+ or one above}${mode:+, through the daemon}"
 		client dd if=/dev/zero of="$mnt/kv/d/large" bs=1M count=96 status=none || fail "a large put: $?"
 		client cmp -n $((96 << 20)) /dev/zero "$mnt/kv/d/large" || fail "a large get: $?"
+	done
+	below=
+	if [ -z "$mode" ]; then
+		fact 'a client with a limit of its own is served through the daemon, others past it; status counts'
+		before_copied=$(figure puts_copied_limit)
+		client $(kv_check io cached) || fail 'the mode of a limited client'
+		[ "$(figure puts_copied_limit)" = $((before_copied + 1)) ] || fail "counted: $(figure puts_copied_limit)"
+		$(kv_check io passthrough) || fail 'the mode of a client in the group of the daemon'
+		within "$group.free" $(kv_check io passthrough) || fail 'the mode of a client in another group'
+		[ "$(figure puts_copied_limit)" = $((before_copied + 1)) ] || fail "counted: $(figure puts_copied_limit)"
+		[ "$(figure puts_copied_unknown)" = 0 ] || fail "unknown: $(figure puts_copied_unknown)"
+
+		fact 'a limited client that joins a put of another one is served through the daemon'
+		exec 7>"$mnt/kv/d/joined"
+		head -c 1M /dev/zero >&7
+		client dd if=/dev/zero of="$mnt/kv/d/joined" bs=1M count=47 oflag=append conv=notrunc status=none ||
+			fail "joining: $?"
+		head -c 1M /dev/zero >&7
+		exec 7>&-
+		[ "$(stat -c %s "$mnt/kv/d/joined")" = $((48 << 20)) ] || fail 'the size of what was joined'
+		cmp -n $((48 << 20)) /dev/zero "$mnt/kv/d/joined" || fail 'the bytes of what was joined'
+
+		fact 'so is one whose daemon is killed in the midst'
+		client $(kv_check io_killed $mount_worker) || fail "a put over a kill: $?"
 	fi
 	[ "$(killed)" = "$before" ] || fail 'processes were killed for want of memory'
 	rm -r "$mnt/kv/d"

@@ -47,7 +47,10 @@ START_TEST(memory_is_the_least_of_machine_group_and_its_parents)
 		ck_assert_ptr_nonnull(mkdtemp(top));
 		shell("cd %s; mkdir -p proc/self sys/fs/cgroup; echo 'MemFree: 5 kB\nMemTotal: "
 		      "1000000 kB' "
-		      "> proc/meminfo; printf '%s\n' > proc/self/cgroup; printf '%s\n' | while "
+		      "> proc/meminfo; printf '1 1 0:1 / /sys/fs/cgroup rw - cgroup2 x rw\n"
+		      "2 1 0:2 / /sys/fs/cgroup/memory rw - cgroup x rw,memory\n' > "
+		      "proc/self/mountinfo; printf '%s\n' > proc/self/cgroup; printf '%s\n' | "
+		      "while "
 		      "read -r f v; do "
 		      "[ -z \"$f\" ] || { mkdir -p sys/fs/cgroup/$(dirname $f); echo $v > "
 		      "sys/fs/cgroup/$f; }; "

@@ -590,6 +590,38 @@ def fill(kv):
             return held, e
 
 
+def io_of(fd):
+    return os.getxattr(f"/proc/self/fd/{fd}", "user.mooncake.io").decode()
+
+
+def check_io(kv, mode):
+    """How this client's put is written."""
+    with open(f"{kv}/io", "wb") as f:
+        expect("mode", io_of(f.fileno()), mode)
+        f.write(b"some")
+    expect("its bytes", content(f"{kv}/io"), b"some")
+
+
+def check_io_killed(kv, worker):
+    """A large put over the death of the daemon's worker."""
+    data = some_bytes(MIB)
+    with open(f"{kv}/io", "wb", buffering=0) as f:
+        for i in range(64):
+            if i == 32:
+                os.kill(int(worker), signal.SIGKILL)
+            expect("written", f.write(data), MIB)
+        expect("mode", io_of(f.fileno()), "cached")
+    with open(f"{kv}/io", "rb") as f:
+        for i in range(64):
+            expect(f"MiB {i}", f.read(MIB) == data, True)
+
+
+def let_go(held):
+    """Closes what fill wrote: one that was under way when memory was full to the last page says so."""
+    for fd in held:
+        expect("closed, or not published", errno_of(os.close, fd) in ("no error", "ENOSPC"), True)
+
+
 def expect_way_out(reason):
     """Tier and what can be done."""
     expect(f"tier and way out in: {reason}", "kv: DRAM" in reason and "--kv-dram" in reason, True)
@@ -605,13 +637,16 @@ def check_full_write(kv):
         except OSError as e:
             error = e
     expect("error", errno.errorcode[error.errno], "ENOSPC")
-    os.close(os.dup(fd))  # in passthrough the daemon hears of it now
+    expect("a close of a duplicate", errno_of(os.close, os.dup(fd)), "ENOSPC")
     reason = os.getxattr(kv, "user.mooncake.error").decode()
     expect(f"what failed in: {reason}", "writ" in reason, True)
     expect_way_out(reason)
     os.ftruncate(fd, 1000)
+    expect("it stays so", errno_of(os.close, os.dup(fd)), "ENOSPC")
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, b"anew", 0)
     os.close(fd)
-    expect("size", os.stat(f"{kv}/grows").st_size, 1000)
+    expect("written anew", content(f"{kv}/grows"), b"anew")
     expect("forgotten", os.getxattr(f"{kv}/grows", "user.mooncake.error"), b"")
 
 
@@ -638,8 +673,7 @@ def check_full(kv):
         expect("a name in the same directory", os.path.exists(f"{kv}/nope-{_}"), False)
         expect("listing", "before" in os.listdir(kv), True)
     expect("beside who waits for room", waiter.poll(), None)
-    for fd in held:
-        os.close(fd)
+    let_go(held)
     expect("goes on when there is room", waiter.wait(), 0)
     expect("its bytes", content(f"{kv}/late"), b"late\n")
     put(f"{kv}/before", b"after")
@@ -652,8 +686,7 @@ def check_full_excl(kv):
     held, _ = fill(kv)
     script = f"set -C; until echo x >'{kv}/excl'; do [ ! -e '{kv}/excl' ] || exit 1; done"
     waiter = subprocess.Popen(["bash", "-c", script], stderr=subprocess.DEVNULL)
-    for fd in held:
-        os.close(fd)
+    let_go(held)
     expect("goes on when there is room", waiter.wait(), 0)
     expect("its bytes", content(f"{kv}/excl"), b"x\n")
 

@@ -110,7 +110,7 @@ def check_metrics(mnt):
                 raise SystemExit(f"metrics: {line}")
             seen.add(line.split(" ")[0])
             labels = dict(re.findall(r'([a-z]+)="([^"]*)"', m[2] or ""))
-            if set(labels) - {"tier", "data", "mode", "version", "libfuse"} or "/" in str(labels):
+            if set(labels) - {"tier", "data", "mode", "reason", "version", "libfuse"} or "/" in str(labels):
                 raise SystemExit(f"labels: {line}")
     promtool = shutil.which("promtool")
     if promtool is None:
