@@ -4,22 +4,55 @@
 #include "tests/suite.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
-/* Runs a command at the first report of a stage. */
-struct meddler {
-	const struct tree *t;
-	const char *stage, *command;
+/* An import during which something happens, at the first report of a stage. */
+struct disturbed {
+	struct tree t;
+	const char *stage;   /* NULL once it has happened */
+	const char *command; /* NULL: the same import again */
+	struct mc_import_opts opts;
+	struct mc_import_result res;
+	struct mc_err err;
 };
 
 static void meddle(void *ctx, const struct mc_progress *now)
 {
-	struct meddler *m = ctx;
+	struct disturbed *d = ctx;
+	struct mc_import_result res;
+	struct mc_err err;
 
-	if (m->stage == NULL || strcmp(now->stage, m->stage) != 0)
+	if (d->stage == NULL || strcmp(now->stage, d->stage) != 0)
 		return;
-	m->stage = NULL;
-	tree_shell(m->t, "%s", m->command);
+	d->stage = NULL;
+	if (d->command != NULL) {
+		tree_shell(&d->t, "%s", d->command);
+		return;
+	}
+	ck_assert_int_eq(tree_import(&d->t, "v1", &res, &err), -EBUSY);
+	ck_assert_msg(strstr(err.text, "another import of") != NULL, "%s", err.text);
+}
+
+/* The result of the import; the caller closes the tree. */
+static int disturb(struct disturbed *d, const char *stage, const char *command)
+{
+	*d = (struct disturbed){.stage = stage, .command = command};
+	tree_open(&d->t);
+	tree_fill(&d->t);
+	d->opts = (struct mc_import_opts){.src = d->t.src,
+		.name = {.org = "o", .model = "m", .rev = "v1"},
+		.jobs = 2,
+		.progress = meddle,
+		.ctx = d};
+	return mc_import(d->t.remote, &d->opts, &d->res, &d->err);
+}
+
+static void import_rest(struct disturbed *d, const char *changes)
+{
+	tree_shell(&d->t, "rm src/new; touch -d @1444444444.75 src; %s", changes);
+	d->err.text[0] = '\0';
+	ck_assert_msg(mc_import(d->t.remote, &d->opts, &d->res, &d->err) == 0, "%s", d->err.text);
 }
 
 START_TEST(a_source_that_changes_meanwhile_is_an_error_and_nothing_is_visible)
@@ -36,65 +69,41 @@ START_TEST(a_source_that_changes_meanwhile_is_an_error_and_nothing_is_visible)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct mc_import_opts opts = {.name = {.org = "o", .model = "m", .rev = "v1"},
-			.jobs = 2,
-			.progress = meddle};
-		struct meddler m = {.stage = cases[i].stage, .command = cases[i].command};
-		struct mc_import_result res;
-		struct mc_err err = {0};
-		struct tree t;
-		int r;
+		struct disturbed d;
+		int r = disturb(&d, cases[i].stage, cases[i].command);
 
-		tree_open(&t);
-		tree_fill(&t);
-		opts.src = t.src;
-		opts.ctx = &m;
-		m.t = &t;
-		r = mc_import(t.remote, &opts, &res, &err);
 		ck_assert_msg(r == -ESTALE || r == -ENOENT, "%s: %d", cases[i].command, r);
-		ck_assert_msg(strstr(err.text, cases[i].text) != NULL, "%s", err.text);
-		tree_shell(&t, "test ! -e remote/checkpoints");
-		tree_close(&t);
+		ck_assert_msg(strstr(d.err.text, cases[i].text) != NULL, "%s", d.err.text);
+		tree_shell(&d.t, "test ! -e remote/checkpoints");
+		tree_close(&d.t);
 	}
 }
 END_TEST
 
 START_TEST(what_a_failed_import_read_is_not_read_again)
 {
-	struct mc_import_opts opts = {
-		.name = {.org = "o", .model = "m", .rev = "v1"}, .jobs = 3, .progress = meddle};
-	struct meddler m = {.stage = "look at the source again", .command = "touch src/new"};
-	struct mc_import_result res, fresh;
-	struct mc_err err = {0};
-	struct tree t;
+	struct mc_import_result fresh;
+	struct disturbed d;
 
-	tree_open(&t);
-	tree_fill(&t);
-	opts.src = t.src;
-	opts.ctx = &m;
-	m.t = &t;
-	ck_assert_int_eq(mc_import(t.remote, &opts, &res, &err), -ESTALE);
+	ck_assert_int_eq(disturb(&d, "look at the source again", "touch src/new"), -ESTALE);
 	/* One chunk is lost, one file is another: only they are read. */
-	tree_shell(&t,
-		"rm src/new; touch -d @1444444444.75 src; "
-		"rm $(find remote/chunks -size +7M | head -1); echo '{}' > src/config.json");
-	err.text[0] = '\0';
-	ck_assert_msg(mc_import(t.remote, &opts, &res, &err) == 0, "%s", err.text);
-	ck_assert_uint_gt(res.read_bytes, 3);
+	import_rest(
+		&d, "rm $(find remote/chunks -size +7M | head -1); echo '{}' > src/config.json");
+	ck_assert_uint_gt(d.res.read_bytes, 3);
 	ck_assert_uint_le(
-		res.read_bytes, 2 * (8 << 20) + 3); /* blob.bin's first chunk lies there twice */
-	ck_assert_uint_eq(res.read_bytes + res.resumed_bytes, res.bytes - res.hole_bytes);
-	ck_assert_uint_gt(res.written_bytes, 7 << 20);
-	tree_shell(&t, "test -z \"$(ls state/mooncakefs)\"");
+		d.res.read_bytes, 2 * (8 << 20) + 3); /* blob.bin's first chunk lies there twice */
+	ck_assert_uint_eq(d.res.read_bytes + d.res.resumed_bytes, d.res.bytes - d.res.hole_bytes);
+	ck_assert_uint_gt(d.res.written_bytes, 7 << 20);
+	tree_shell(&d.t, "test -z \"$(ls state/mooncakefs)\"");
 	/* The same as an import in one go. */
-	tree_shell(&t, "mv remote old; mkdir remote");
-	mc_remote_close(t.remote);
-	ck_assert_int_eq(mc_remote_open(t.url, NULL, &t.remote, &err), 0);
-	ck_assert_msg(mc_import(t.remote, &opts, &fresh, &err) == 0, "%s", err.text);
+	tree_shell(&d.t, "mv remote old; mkdir remote");
+	mc_remote_close(d.t.remote);
+	ck_assert_int_eq(mc_remote_open(d.t.url, NULL, &d.t.remote, &d.err), 0);
+	ck_assert_msg(mc_import(d.t.remote, &d.opts, &fresh, &d.err) == 0, "%s", d.err.text);
 	ck_assert_uint_eq(fresh.resumed_bytes, 0);
-	ck_assert_mem_eq(fresh.id, res.id, sizeof(res.id));
-	tree_shell(&t, "! diff -r old/chunks remote/chunks | grep -v '^Only in old'");
-	tree_close(&t);
+	ck_assert_mem_eq(fresh.id, d.res.id, sizeof(d.res.id));
+	tree_shell(&d.t, "! diff -r old/chunks remote/chunks | grep -v '^Only in old'");
+	tree_close(&d.t);
 }
 END_TEST
 
@@ -114,69 +123,33 @@ START_TEST(a_damaged_journal_costs_reading_and_nothing_else)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct mc_import_opts opts = {.name = {.org = "o", .model = "m", .rev = "v1"},
-			.jobs = 2,
-			.progress = meddle};
-		struct meddler m = {
-			.stage = "look at the source again", .command = "touch src/new"};
-		struct mc_import_result res;
-		struct mc_err err = {0};
-		struct tree t;
+		struct disturbed d;
+		char damage[200];
 
-		tree_open(&t);
-		tree_fill(&t);
-		opts.src = t.src;
-		opts.ctx = &m;
-		m.t = &t;
-		ck_assert_int_eq(mc_import(t.remote, &opts, &res, &err), -ESTALE);
-		tree_shell(&t,
-			"rm src/new; touch -d @1444444444.75 src; "
-			"j=$(ls state/mooncakefs/*.journal); %s",
+		snprintf(damage, sizeof(damage), "j=$(ls state/mooncakefs/*.journal); %s",
 			cases[i].damage);
-		err.text[0] = '\0';
-		ck_assert_msg(mc_import(t.remote, &opts, &res, &err) == 0, "%s", err.text);
-		ck_assert_uint_eq(res.written_bytes, 0);
-		ck_assert_msg((res.resumed_bytes == 0) == cases[i].all, "%s: %llu resumed",
-			cases[i].damage, (unsigned long long)res.resumed_bytes);
-		ck_assert_uint_eq(res.read_bytes + res.resumed_bytes, res.bytes - res.hole_bytes);
-		tree_export(&t, "v1", "out");
-		tree_shell(&t, "diff -r --no-dereference src out");
-		tree_close(&t);
+		ck_assert_int_eq(disturb(&d, "look at the source again", "touch src/new"), -ESTALE);
+		import_rest(&d, damage);
+		ck_assert_uint_eq(d.res.written_bytes, 0);
+		ck_assert_msg((d.res.resumed_bytes == 0) == cases[i].all, "%s: %llu resumed",
+			cases[i].damage, (unsigned long long)d.res.resumed_bytes);
+		ck_assert_uint_eq(
+			d.res.read_bytes + d.res.resumed_bytes, d.res.bytes - d.res.hole_bytes);
+		tree_export(&d.t, "v1", "out");
+		tree_shell(&d.t, "diff -r --no-dereference src out");
+		tree_close(&d.t);
 	}
 }
 END_TEST
 
-static void import_again(void *ctx, const struct mc_progress *now)
-{
-	struct meddler *m = ctx;
-	struct mc_import_result res;
-	struct mc_err err;
-
-	if (m->stage == NULL || strcmp(now->stage, m->stage) != 0)
-		return;
-	m->stage = NULL;
-	ck_assert_int_eq(tree_import(m->t, "v1", &res, &err), -EBUSY);
-	ck_assert_msg(strstr(err.text, "another import of") != NULL, "%s", err.text);
-}
-
 START_TEST(a_second_import_of_the_same_source_at_a_time_is_refused)
 {
-	struct mc_import_opts opts = {.name = {.org = "o", .model = "m", .rev = "v1"},
-		.jobs = 2,
-		.progress = import_again};
-	struct meddler m = {.stage = "read"};
-	struct mc_import_result res;
-	struct mc_err err = {0};
-	struct tree t;
+	struct disturbed d;
+	int r = disturb(&d, "read", NULL);
 
-	tree_open(&t);
-	tree_fill(&t);
-	opts.src = t.src;
-	opts.ctx = &m;
-	m.t = &t;
-	ck_assert_msg(mc_import(t.remote, &opts, &res, &err) == 0, "%s", err.text);
-	ck_assert_ptr_null(m.stage);
-	tree_close(&t);
+	ck_assert_msg(r == 0, "%s", d.err.text);
+	ck_assert_ptr_null(d.stage);
+	tree_close(&d.t);
 }
 END_TEST
 
