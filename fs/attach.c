@@ -2,6 +2,7 @@
 #include "fs/attach.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,6 +30,25 @@ __attribute__((format(printf, 2, 0))) static void fuse_line(
 	text[strcspn(text, "\n")] = '\0';
 	mc_log(level <= FUSE_LOG_ERR ? MC_LOG_ERROR : MC_LOG_WARNING, "libfuse", "text=\"%s\"",
 		text);
+}
+
+/* What libfuse failed with: after its helper has tried, errno says little. */
+static int refused(const char *mountpoint, int r, struct mc_err *err)
+{
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0) {
+		r = -errno;
+		return mc_err_set(err, r, "mounting at %s: /dev/fuse: %s%s", mountpoint,
+			strerror(-r), r == -ENOENT ? "; load the module fuse" : mc_err_hint(r));
+	}
+	close(fd);
+	if (r == -ENOENT) /* of the search for its helper: device and mount point are there */
+		r = -EPERM;
+	return mc_err_set(err, r, "mounting at %s: refused (%s)%s", mountpoint, strerror(-r),
+		geteuid() != 0 ? "; it takes root, or fusermount3 and a mount point of one's own"
+			: r != -EINVAL ? "; it takes CAP_SYS_ADMIN"
+				       : "");
 }
 
 int mc_attach(struct mc_fs *fs, struct mc_err *err)
@@ -63,10 +83,7 @@ int mc_attach(struct mc_fs *fs, struct mc_err *err)
 	if (r == 0 && fuse_session_fd(fs->se) < 0)
 		r = -EIO;
 	if (r < 0)
-		mc_err_set(err, r, "mounting at %s: %s%s", fs->mountpoint, strerror(-r),
-			geteuid() != 0 ? "; without root it takes fusermount3, a mount point of "
-					 "one's own and rights on /dev/fuse"
-				       : "; is /dev/fuse there?");
+		r = refused(fs->mountpoint, r, err);
 out:
 	fuse_opt_free_args(&args);
 	return r;

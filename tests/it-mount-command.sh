@@ -83,6 +83,11 @@ rc=0
 "$program" mount "$MC_TMP/mnt2" "${remote[@]}" --nvme "$MC_TMP/nvme,128MiB" 2>"$MC_TMP/err" || rc=$?
 [ $rc = 1 ] && grep -q "$MC_TMP/nvme" "$MC_TMP/err" || fail "shared NVMe: $rc $(cat "$MC_TMP/err")"
 "$program" umount "$mnt"
+if command -v setpriv >/dev/null; then
+	rc=0
+	setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin "$program" mount "$mnt" "${remote[@]}" 2>"$MC_TMP/err" || rc=$?
+	[ $rc = 1 ] && grep -q 'it takes CAP_SYS_ADMIN' "$MC_TMP/err" || fail "without the right: $rc $(cat "$MC_TMP/err")"
+fi
 
 # SIGTERM ends a mount in the foreground with 0.
 : >"$MC_TMP/log"
