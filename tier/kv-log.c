@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define COMMIT_MS 500
 #define PATIENCE_MS 10000
@@ -39,9 +40,11 @@ static int make_packs(struct mc_kv_log *log, struct mc_kv_floor *f)
 		struct mc_kv_pack *p = &f->packs[i];
 
 		p->log = log;
-		p->buf = aligned_alloc(MC_KV_ALIGN, MC_KV_PACK_BYTES);
+		p->buf = aligned_alloc(MC_KV_PACK_BYTES, MC_KV_PACK_BYTES);
 		if (p->buf == NULL)
 			return -ENOMEM;
+		/* One huge page, if there is one: the disk is told of it in one piece. */
+		(void)madvise(p->buf, MC_KV_PACK_BYTES, MADV_HUGEPAGE);
 		p->next = f->free_packs;
 		f->free_packs = p;
 	}
