@@ -129,6 +129,7 @@ def flush(bench, table, rounds, scale):
             apart.append(float(re.search(r"one for each ([\d.]+) MiB", said).group(1)))
         table.pairs(f"kv flush of {count}, {what} / fio, sequential", pairs, "MiB/s", 0.7)
         table.pairs(f"the same: MiB written for each fdatasync / 64, {what}", [(a, 64) for a in apart], "MiB", 1.0)
+        table.note(re.search(r"CPU, .*", said).group())
 
 
 def amplification(bench, table, rounds, scale):
@@ -168,7 +169,8 @@ def million(bench, table, rounds, scale):
         names = {r["files"] for r in lists}
         if names != {count + 2}:
             raise SystemExit(f"listed {names} names, expected {count + 2}")
-        table.values("kv listing, names a second", [r["files"] / r["seconds"] for r in lists], "/s")
+        table.values("kv listing, names a second", [r["files"] / r["seconds"] for r in lists], "/s", 1e6,
+                     at_least=True)
         table.note(f"memory of the daemon while listing: {(memory(m.pid) - before) / MIB:+.1f} MiB")
 
 

@@ -36,10 +36,10 @@ class Table:
         self._add(name, statistics.median(o for o, _ in pairs),
                   statistics.median(p for _, p in pairs), unit, ratios, target, at_least)
 
-    def values(self, name, values, unit, limit=None):
-        """A line of absolute values with an upper limit, or of information only."""
+    def values(self, name, values, unit, limit=None, at_least=False):
+        """A line of absolute values with an upper or lower limit, or of information only."""
         ratios = [v / limit for v in values] if limit else []
-        self._add(name, statistics.median(values), limit, unit, ratios, 1.0 if limit else None, False)
+        self._add(name, statistics.median(values), limit, unit, ratios, 1.0 if limit else None, at_least)
 
     def note(self, text):
         """Something to read beside the lines; it is in the JSON too."""
