@@ -51,21 +51,23 @@ static void reply_found(
 	struct fuse_entry_param missing = {.entry_timeout = MISSING_S};
 	struct mc_knode *n, *put;
 	uint64_t seq;
-	double timeout;
+	bool changes;
 
 	put = staged(k, key, &seq);
-	timeout = put != NULL ? 0 : CHANGING_S;
+	mc_mutex_lock(&k->lock);
+	changes = put != NULL || mc_kreq_begins_locked(k, key);
+	mc_mutex_unlock(&k->lock);
 	if (r == 0) {
 		r = mc_knode_get(k, key, attr, &n);
 		if (r == 0)
-			mc_kvfs_reply_entry(k, req, n, remember(k, seq, timeout));
+			mc_kvfs_reply_entry(k, req, n, remember(k, seq, changes ? 0 : CHANGING_S));
 		else
 			fuse_reply_err(req, mc_kvfs_errno(r));
 	} else if (r == -ENOENT && put != NULL) {
 		mc_kvfs_reply_entry(k, req, put, 0);
 		put = NULL;
 	} else if (r == -ENOENT) {
-		missing.entry_timeout = remember(k, seq, MISSING_S);
+		missing.entry_timeout = remember(k, seq, changes ? 0 : MISSING_S);
 		fuse_reply_entry(req, &missing);
 	} else {
 		if (mc_kvfs_errno(r) == EIO)

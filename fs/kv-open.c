@@ -289,6 +289,7 @@ static void open_staging(struct mc_kreq *q)
 	promised = q->node->kind == MC_KNODE_STAGING && q->node->stage == NULL;
 	mc_mutex_unlock(&k->lock);
 	if (promised) {
+		mc_kreq_begins(q);
 		mc_kintent_take(k, q->tid, q->node);
 		take_room(q);
 	} else if (finish_repeated(q)) {
@@ -373,10 +374,12 @@ static void create_now(struct mc_kreq *q)
 		return;
 	}
 	r = mc_knode_new_staging(k, q->key, &q->node);
-	if (r < 0)
+	if (r < 0) {
 		mc_kreq_err(q, r);
-	else
+	} else {
+		mc_kreq_begins(q);
 		take_room(q);
+	}
 }
 
 void mc_kvop_create(

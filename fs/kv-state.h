@@ -91,7 +91,7 @@ struct mc_kintent {
 struct mc_kreq {
 	struct mc_call call;
 	struct mc_kvfs *k;
-	struct mc_kreq *next; /* waiting for a gate */
+	struct mc_kreq *next; /* waiting for a gate, or in k->beginning */
 	uint64_t until_ns;
 	const char *gate; /* key or to; of a listing the directory */
 	void (*run)(struct mc_kreq *q);
@@ -104,6 +104,7 @@ struct mc_kreq {
 	uint64_t flushed;  /* a listing: waits for puts that had so many FLUSHes before them, */
 	uint64_t limit_ns; /* while they are published until then */
 	bool is_create;    /* CREATE, else OPEN */
+	bool begins;       /* it is in k->beginning */
 	bool on;           /* open: waits for room until until_ns */
 	bool repeated;     /* a process before this one may have done it, and not answered */
 	bool done;         /* open for writing: it has */
@@ -134,11 +135,12 @@ struct mc_kvfs {
 	uint64_t seq; /* puts ended: what a LOOKUP read before may be old */
 	uint64_t flushes;
 	struct mc_kreq *waiting;
+	struct mc_kreq *beginning; /* puts that have no file yet: they may wait for room */
 	struct mc_kintent *intents;
 	struct {
 		uint64_t until_ns;
 		unsigned searches;
-	} restoring;     /* before requests are served */
+	} restoring; /* before requests are served */
 	struct mc_charges *charges;
 	char error[400]; /* the last failure of a put, for user.mooncake.error */
 };
@@ -199,6 +201,10 @@ struct mc_kreq *mc_kreq_of_node(struct mc_kvfs *k, fuse_req_t req, struct mc_kno
 struct mc_kreq *mc_kreq_of_name(
 	struct mc_kvfs *k, fuse_req_t req, fuse_ino_t parent, const char *name);
 void mc_kreq_end(struct mc_kreq *q);
+/* From now to its end it counts as a put of q->key that may wait for room. */
+void mc_kreq_begins(struct mc_kreq *q);
+/* Whether there is one, or one was promised: the kernel may not remember what key is now. */
+bool mc_kreq_begins_locked(struct mc_kvfs *k, const char *key);
 /* Answers with an error, 0 or -errno, and ends. */
 void mc_kreq_err(struct mc_kreq *q, int r);
 /* Runs run once no put of that key waits for its end; key is q->key or q->to. */

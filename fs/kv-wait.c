@@ -73,8 +73,42 @@ struct mc_kreq *mc_kreq_of_name(
 	return mc_kreq_new(k, req, NULL, key);
 }
 
+void mc_kreq_begins(struct mc_kreq *q)
+{
+	mc_mutex_lock(&q->k->lock);
+	q->begins = true;
+	q->next = q->k->beginning;
+	q->k->beginning = q;
+	mc_mutex_unlock(&q->k->lock);
+}
+
+bool mc_kreq_begins_locked(struct mc_kvfs *k, const char *key)
+{
+	const struct mc_kreq *q = k->beginning;
+	const struct mc_kintent *i = k->intents;
+
+	while (q != NULL && strcmp(q->key, key) != 0)
+		q = q->next;
+	while (q == NULL && i != NULL && (i->obj != NULL || strcmp(i->key, key) != 0))
+		i = i->next;
+	return q != NULL || i != NULL;
+}
+
+static void begun(struct mc_kreq *q)
+{
+	struct mc_kreq **p = &q->k->beginning;
+
+	mc_mutex_lock(&q->k->lock);
+	while (*p != q)
+		p = &(*p)->next;
+	*p = q->next;
+	mc_mutex_unlock(&q->k->lock);
+}
+
 void mc_kreq_end(struct mc_kreq *q)
 {
+	if (q->begins)
+		begun(q);
 	if (q->node != NULL)
 		mc_knode_put(q->k, q->node, 1);
 	mc_call_end(&q->call);

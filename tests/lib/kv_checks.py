@@ -673,6 +673,7 @@ def check_full(kv):
         expect("a name in the same directory", os.path.exists(f"{kv}/nope-{_}"), False)
         expect("listing", "before" in os.listdir(kv), True)
     expect("beside who waits for room", waiter.poll(), None)
+    expect("not there yet", os.path.exists(f"{kv}/late"), False)  # which nobody may remember
     let_go(held)
     expect("goes on when there is room", waiter.wait(), 0)
     expect("its bytes", content(f"{kv}/late"), b"late\n")
