@@ -7,13 +7,13 @@
 
 #define SMALL 100000u   /* promoted */
 #define LARGE (9 * MIB) /* read by range */
-#define DEVICE (128 * MIB)
 
 static char device[128];
+static uint64_t device_bytes = 128 * MIB;
 
 static void with_device(struct kv_fixture *x)
 {
-	struct mc_block_format f = {.path = device, .bytes = DEVICE};
+	struct mc_block_format f = {.path = device, .bytes = device_bytes};
 	struct mc_err err = {0};
 
 	snprintf(device, sizeof(device), "%s/device", x->root);
@@ -209,8 +209,56 @@ START_TEST(of_a_device_that_hangs_below_a_directory_the_directory_is_read_on)
 }
 END_TEST
 
+static void put_many(struct mc_kv *kv, unsigned from, unsigned to)
+{
+	char key[16];
+
+	for (unsigned i = from; i < to; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		ck_assert_int_eq(kv_put_wait(kv, key, SMALL, i), 0);
+	}
+}
+
+START_TEST(copies_of_what_lies_where_reads_hang_hold_up_no_others)
+{
+	struct kv_fixture x;
+	struct mc_kv_stats s;
+	struct mc_kv_attr a;
+	unsigned n = 0;
+
+	paths(&x);
+	with_nvme(&x);
+	x.opts.nvme_capacity = 16 * MIB;
+	device_bytes = 64 * MIB;
+	with_device(&x);
+	with_remote(&x);
+	disk.only = "/device";
+	kv_fixture_start(&x);
+	do { /* it is swept from 80 % on */
+		put_many(x.kv, n, n + 10);
+		n += 10;
+		s = stats(x.kv);
+	} while (s.log_live < (s.nvme_capacity + s.block_capacity) / 100 * 82);
+	x.opts.deadline_ms = 2000;
+	x.opts.replicas = 1;
+	forget_dram_and_restart(&x);
+	disk.reads_hang = true;
+	while (stats(x.kv).block_trouble == NULL) /* a copy was given up */
+		sched_yield();
+	ck_assert_int_eq(kv_put_wait(x.kv, "new", SMALL, 1), 0);
+	do { /* it goes there at once where the directory has no room */
+		ck_assert_int_eq(mc_kv_lookup(x.kv, "new", &a), 0);
+		sched_yield();
+	} while (a.remotes == 0);
+	ck_assert_ptr_null(stats(x.kv).remote_trouble);
+	disk.reads_hang = false;
+	kv_fixture_close(&x);
+}
+END_TEST
+
 SUITE_MAIN("kv-hang", ranges_of_a_device_that_hangs_come_from_the_remote,
 	promotions_from_a_device_that_hangs_come_from_the_remote,
 	a_directory_that_hangs_is_left_out_as_a_device_is,
 	without_another_copy_it_is_eio_and_right_once_the_device_answers,
-	of_a_device_that_hangs_below_a_directory_the_directory_is_read_on)
+	of_a_device_that_hangs_below_a_directory_the_directory_is_read_on,
+	copies_of_what_lies_where_reads_hang_hold_up_no_others)

@@ -86,7 +86,7 @@ int mc_block_cache_open(struct mc_block_cache **ret)
 		return -ENOMEM;
 	mc_mutex_init(&c->lock);
 	mc_cond_init(&c->left);
-	mc_block_reads_init(&c->reads, read_ended, c);
+	mc_block_reads_init(&c->reads, true, read_ended, c);
 	*ret = c;
 	return 0;
 }
@@ -186,14 +186,7 @@ void mc_block_cache_read(struct mc_block_op *op)
 
 void mc_block_cache_look(struct mc_block_cache *c, uint64_t patience_ns)
 {
-	struct mc_kv_log *log = enter(c);
-
-	if (log == NULL)
-		return;
 	mc_block_reads_give_up(&c->reads, mc_now_ns() - patience_ns);
-	if (patience_ns > 0 && mc_block_reads_lost(&c->reads) > 0)
-		mc_kv_log_hangs(log, true);
-	leave(c);
 }
 
 static void write_done(struct mc_kv_item *item, int res)

@@ -19,6 +19,7 @@
 
 struct mc_block_read {
 	struct mc_block_reads *rs; /* borrowed */
+	struct mc_kv_log *log;     /* borrowed */
 	struct mc_block_read *older, *newer;
 	struct mc_kv_log_read read;
 	struct mc_block_order order;
@@ -26,9 +27,10 @@ struct mc_block_read {
 	bool given_up;     /* under the lock */
 };
 
-void mc_block_reads_init(struct mc_block_reads *rs, void (*ended)(void *ctx), void *ctx)
+void mc_block_reads_init(struct mc_block_reads *rs, bool below, void (*ended)(void *ctx), void *ctx)
 {
 	mc_mutex_init(&rs->lock);
+	rs->below = below;
 	rs->ended = ended;
 	rs->ctx = ctx;
 }
@@ -104,6 +106,8 @@ static void read_ended(struct mc_kv_log_read *read, int res)
 		r->order.release(rs->ctx, r->order.memory);
 	if (r->order.what.buf == NULL)
 		give_memory(rs, read->buf);
+	if (given_up)
+		mc_kv_log_answered(r->log, rs->below);
 	free(r);
 	if (given_up) {
 		mc_mutex_lock(&rs->lock);
@@ -127,6 +131,7 @@ int mc_block_reads_begin(
 		return -ENOMEM;
 	}
 	*r = (struct mc_block_read){.rs = rs,
+		.log = log,
 		.read = order->what,
 		.order = *order,
 		.begun_ns = mc_now_ns() + order->grace_ns};
@@ -156,7 +161,8 @@ unsigned mc_block_reads_give_up(struct mc_block_reads *rs, uint64_t before_ns)
 			leave_locked(rs, r);
 			r->given_up = true;
 			rs->lost++;
-			order = r->order; /* it may end from now on */
+			order = r->order;
+			mc_kv_log_hangs(r->log, rs->below); /* before it can end */
 		}
 		mc_mutex_unlock(&rs->lock);
 		if (r == NULL)

@@ -12,16 +12,18 @@
 struct mc_block_read;
 
 struct mc_block_reads {
-	struct mc_mutex lock; /* leaf */
+	struct mc_mutex lock; /* the log's is taken inside it */
 	struct mc_block_read *oldest MC_GUARDED_BY(lock), *newest MC_GUARDED_BY(lock);
 	unsigned lost MC_GUARDED_BY(lock);                   /* given up, and not ended yet */
 	void *kept[MC_BLOCK_READS_KEPT] MC_GUARDED_BY(lock); /* owned */
 	unsigned n_kept MC_GUARDED_BY(lock);
+	bool below;               /* of the lower floor's disk, if there is one */
 	void (*ended)(void *ctx); /* NULL, or: once for each read, when the device has answered */
 	void *ctx;
 };
 
-void mc_block_reads_init(struct mc_block_reads *rs, void (*ended)(void *ctx), void *ctx);
+void mc_block_reads_init(
+	struct mc_block_reads *rs, bool below, void (*ended)(void *ctx), void *ctx);
 /* Every read has ended. */
 void mc_block_reads_done(struct mc_block_reads *rs);
 /*
@@ -42,7 +44,8 @@ struct mc_block_order {
 /* -ENOMEM: nothing was begun, none of the calls is made. */
 int mc_block_reads_begin(
 	struct mc_block_reads *rs, struct mc_kv_log *log, const struct mc_block_order *order);
-/* Gives up what began before that moment (mc_now_ns), its grace granted. How many. */
+/* Gives up what began before that moment (mc_now_ns), its grace granted; the log is told. How many.
+ */
 unsigned mc_block_reads_give_up(struct mc_block_reads *rs, uint64_t before_ns);
 /* How many were given up and have not ended: the device hangs. */
 unsigned mc_block_reads_lost(struct mc_block_reads *rs);

@@ -23,7 +23,7 @@ struct copy {
 	struct mc_kv *kv;
 	struct kv_object *obj; /* a reference; BUSY */
 	struct kv_res *res;    /* a pin; NULL: read from NVMe */
-	struct mc_kv_loc loc;
+	bool unread;           /* which failed */
 	char key[];
 };
 
@@ -49,43 +49,50 @@ void kv_replica_want_locked(struct mc_kv *kv, struct kv_res *r)
 
 /* ---- reading from NVMe, waiting */
 
-static void read_done(struct mc_kv_log_read *read, int res)
+struct reading {
+	struct mc_future over;
+	char *buf; /* borrowed */
+	uint32_t len;
+};
+
+static void read_done(void *ctx, const void *bytes, int res)
 {
-	mc_future_set(read->ctx, res);
+	struct reading *r = ctx;
+
+	if (res == 0)
+		memcpy(r->buf, bytes, r->len);
+	mc_future_set(&r->over, res);
 }
 
-static int read_block_at(struct copy *c, uint64_t block, char *buf)
+/* A disk that hangs is left out: nobody waits for the copy. */
+static int read_block_at(struct copy *c, uint64_t block, char *buf, struct mc_kv_loc *ret_from)
 {
-	uint32_t len = mc_block_len(c->obj->size, block);
-	struct mc_future w;
-	struct mc_kv_log_read read = {.loc = c->loc,
-		.size = c->obj->size,
-		.off = block << MC_BLOCK_SHIFT,
-		.len = len,
-		.buf = buf,
+	struct reading now = {.buf = buf, .len = mc_block_len(c->obj->size, block)};
+	struct mc_block_order order = {.what = {.off = block << MC_BLOCK_SHIFT, .len = now.len},
 		.done = read_done,
-		.ctx = &w};
+		.ctx = &now};
 	int r;
 
-	memcpy(read.version, c->obj->version, sizeof(read.version));
-	mc_future_init(&w);
-	mc_kv_log_read(c->kv->log, &read);
-	r = (int)mc_future_wait(&w);
-	if (r == 0 && mc_crc32c(0, buf, len) != kv_crcs(c->obj)[block])
+	if (!kv_reads_place(c->kv, c->obj, false, &order.what.loc))
+		return -EIO;
+	*ret_from = order.what.loc;
+	mc_future_init(&now.over);
+	r = kv_reads_begin(c->kv, c->obj, false, &order);
+	if (r == 0)
+		r = (int)mc_future_wait(&now.over);
+	if (r == 0 && mc_crc32c(0, buf, now.len) != kv_crcs(c->obj)[block])
 		r = -EBADMSG;
 	return r;
 }
 
 static int read_block(struct copy *c, uint64_t block, char *buf)
 {
-	struct mc_kv *kv = c->kv;
+	struct mc_kv_loc from;
 	int r;
 
-	while ((r = read_block_at(c, block, buf)) == -ESTALE && kv_moved(kv, c->obj, &c->loc)) {
-		mc_mutex_lock(&kv->lock);
-		c->loc = kv_loc(kv_now(c->obj));
-		mc_mutex_unlock(&kv->lock);
-	}
+	do
+		r = read_block_at(c, block, buf, &from);
+	while (r == -ESTALE && kv_moved(c->kv, c->obj, &from));
 	return r;
 }
 
@@ -113,7 +120,7 @@ static int put(struct copy *c)
 	int r = 0;
 
 	if (c->res == NULL)
-		r = read_nvme(c, &own);
+		c->unread = (r = read_nvme(c, &own)) != 0;
 	else
 		r = kv_res_map(kv, c->res, obj->size, &map);
 	if (r == 0)
@@ -137,12 +144,14 @@ static int copy(struct copy *c)
 		c->res->pins--;
 	kv->n_copies--;
 	mc_cond_signal(&kv->wake); /* the next one */
-	if (r != -EBADMSG)
+	if (!c->unread)
 		kv_trouble_locked(kv, KV_REMOTE, r);
 	if (r == 0) {
 		obj->remotes = 1;
 		kv_asked_locked(kv, obj);
 		kv_meta_note(kv, obj);
+	} else if (c->unread) {
+		kv->cold_retry_ns = mc_now_ns() + REPLICA_NS;
 	} else {
 		obj->unsure = 1;
 		kv->copy_retry_ns = mc_now_ns() + REPLICA_NS;
@@ -171,7 +180,7 @@ static struct copy *begin_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQ
 
 	if (c == NULL)
 		return NULL;
-	*c = (struct copy){.kv = kv, .obj = obj, .res = obj->res, .loc = kv_loc(obj)};
+	*c = (struct copy){.kv = kv, .obj = obj, .res = obj->res};
 	memcpy(c->key, key, len + 1);
 	if (c->res != NULL) {
 		kv_dirty_remove_locked(kv, c->res);
@@ -292,7 +301,8 @@ void kv_sweep_tick(struct mc_kv *kv)
 		return;
 	do {
 		mc_mutex_lock(&kv->lock);
-		c = take_cold_locked(kv, capacity / 100 * COLD);
+		c = mc_now_ns() >= kv->cold_retry_ns ? take_cold_locked(kv, capacity / 100 * COLD)
+						     : NULL;
 		mc_mutex_unlock(&kv->lock);
 		if (c != NULL)
 			run(kv, c);

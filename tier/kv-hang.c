@@ -1,6 +1,6 @@
 /*
  * Reads of objects in the log whose disk does not answer: they are given up, and the remote is
- * asked instead. What has no other copy is waited for longer.
+ * asked instead. What has no other copy is waited for longer, where somebody wants it.
  *
  * Invariants
  * 1. While a read that was given up has not ended, what the remote has is not read from that floor.
@@ -16,7 +16,7 @@
 void kv_reads_init(struct mc_kv *kv)
 {
 	for (unsigned i = 0; i < KV_READS; i++)
-		mc_block_reads_init(&kv->reads[i], NULL, kv);
+		mc_block_reads_init(&kv->reads[i], i != KV_READS_ABOVE, NULL, kv);
 }
 
 void kv_reads_done(struct mc_kv *kv)
@@ -54,7 +54,7 @@ static bool parts_hang(
 	return (any && lost > 0) || (bytes < obj->size && above > 0);
 }
 
-bool kv_reads_place(struct mc_kv *kv, struct kv_object *obj, struct mc_kv_loc *ret)
+bool kv_reads_place(struct mc_kv *kv, struct kv_object *obj, bool awaited, struct mc_kv_loc *ret)
 {
 	enum kv_reads set;
 	bool elsewhere;
@@ -62,7 +62,7 @@ bool kv_reads_place(struct mc_kv *kv, struct kv_object *obj, struct mc_kv_loc *r
 
 	mc_mutex_lock(&kv->lock);
 	*ret = kv_loc(kv_now(obj));
-	elsewhere = kv->opts.remote != NULL && kv_now(obj)->remotes > 0;
+	elsewhere = !awaited || (kv->opts.remote != NULL && kv_now(obj)->remotes > 0);
 	mc_mutex_unlock(&kv->lock);
 	if (ret->segment == 0 || kv->log == NULL)
 		return false;
@@ -73,12 +73,13 @@ bool kv_reads_place(struct mc_kv *kv, struct kv_object *obj, struct mc_kv_loc *r
 	return lost < (elsewhere ? 1 : KV_LOST);
 }
 
-int kv_reads_begin(struct mc_kv *kv, struct kv_object *obj, struct mc_block_order *order)
+int kv_reads_begin(
+	struct mc_kv *kv, struct kv_object *obj, bool awaited, struct mc_block_order *order)
 {
 	bool alone;
 
 	mc_mutex_lock(&kv->lock);
-	alone = kv->opts.remote == NULL || kv_now(obj)->remotes == 0;
+	alone = awaited && (kv->opts.remote == NULL || kv_now(obj)->remotes == 0);
 	mc_mutex_unlock(&kv->lock);
 	order->grace_ns = (uint64_t)order->what.len * BYTE_NS + (alone ? kv->deadline_ns / 2 : 0);
 	order->what.size = obj->size;
@@ -90,9 +91,6 @@ void kv_reads_tick(struct mc_kv *kv)
 {
 	uint64_t patience = kv->deadline_ns / 4 < PATIENCE_NS ? kv->deadline_ns / 4 : PATIENCE_NS;
 
-	for (unsigned i = 0; i < KV_READS; i++) {
+	for (unsigned i = 0; i < KV_READS; i++)
 		mc_block_reads_give_up(&kv->reads[i], mc_now_ns() - patience);
-		if (mc_block_reads_lost(&kv->reads[i]) > 0)
-			mc_kv_log_hangs(kv->log, i != KV_READS_ABOVE);
-	}
 }

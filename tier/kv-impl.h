@@ -142,6 +142,7 @@ struct mc_kv {
 	uint64_t retry_at MC_GUARDED_BY(lock);  /* no flush before, after a failure */
 	uint64_t n_copies MC_GUARDED_BY(lock);  /* replicas under way */
 	uint64_t copy_retry_ns MC_GUARDED_BY(lock);
+	uint64_t cold_retry_ns MC_GUARDED_BY(lock); /* likewise, of those read from NVMe */
 	struct kv_absent absent[KV_ABSENT] MC_GUARDED_BY(lock);
 	unsigned n_asks MC_GUARDED_BY(lock); /* questions to the remote under way */
 	struct kv_ask *waiting MC_GUARDED_BY(lock);
@@ -317,12 +318,12 @@ void kv_wait_end(struct kv_wait *w, int res, struct mc_kv_object *h);
 void kv_reads_init(struct mc_kv *kv);
 void kv_reads_done(struct mc_kv *kv); /* the log is closed */
 /* Where the object lies now. False: not in the log, or there it is not to be read, since the disk
- * hangs. */
-bool kv_reads_place(struct mc_kv *kv, struct kv_object *obj, struct mc_kv_loc *ret)
+ * hangs. awaited: by somebody who rather waits than does without, if it is the only copy. */
+bool kv_reads_place(struct mc_kv *kv, struct kv_object *obj, bool awaited, struct mc_kv_loc *ret)
 	MC_EXCLUDES(kv->lock);
 /* As mc_block_reads_begin; the grace and the object's version and size are set here. */
-int kv_reads_begin(struct mc_kv *kv, struct kv_object *obj, struct mc_block_order *order)
-	MC_EXCLUDES(kv->lock);
+int kv_reads_begin(struct mc_kv *kv, struct kv_object *obj, bool awaited,
+	struct mc_block_order *order) MC_EXCLUDES(kv->lock);
 /* The keeper's: gives up what takes too long. */
 void kv_reads_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 

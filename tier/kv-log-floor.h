@@ -171,7 +171,7 @@ struct mc_kv_floor {
 	struct mc_disk_health health;
 	struct mc_kv_pack *free_packs;
 	struct mc_kv_group *open; /* the packer's, handed over with closed */
-	unsigned lost;            /* pieces given up, and not ended yet */
+	unsigned lost;            /* reads given up, and not ended yet */
 	/* Of the lower one, with the log's lock; see kv-log-below.c. */
 	struct mc_kv_group *closed, **closed_last; /* groups that are to be synced, in order */
 	unsigned pending;                          /* of them, those whose ops are not over */

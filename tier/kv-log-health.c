@@ -34,9 +34,32 @@ void mc_kv_log_hangs(struct mc_kv_log *log, bool below)
 	struct mc_kv_floor *f = below ? mc_kv_bottom(log) : mc_kv_top(log);
 
 	mc_mutex_lock(&log->lock);
-	if (mc_disk_hangs(&f->health))
-		mc_kv_poke_locked(log);
+	mc_kv_lost_locked(log, f);
 	mc_mutex_unlock(&log->lock);
+}
+
+void mc_kv_log_answered(struct mc_kv_log *log, bool below)
+{
+	struct mc_kv_floor *f = below ? mc_kv_bottom(log) : mc_kv_top(log);
+
+	mc_mutex_lock(&log->lock);
+	mc_kv_found_locked(log, f);
+	mc_mutex_unlock(&log->lock);
+}
+
+void mc_kv_lost_locked(struct mc_kv_log *log, struct mc_kv_floor *f)
+{
+	f->lost++;
+	mc_disk_hangs(&f->health);
+	mc_kv_poke_locked(log);
+}
+
+void mc_kv_found_locked(struct mc_kv_log *log, struct mc_kv_floor *f)
+{
+	if (--f->lost > 0)
+		return;
+	f->health.probe_at_ns = mc_now_ns();
+	mc_kv_poke_locked(log);
 }
 
 bool mc_kv_probe_due_locked(const struct mc_kv_floor *f)

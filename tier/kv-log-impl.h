@@ -395,6 +395,9 @@ static inline int mc_kv_journal_error(int r)
 {
 	return r == 0 || r == -ENOSPC || r == -EMFILE || r == -ENFILE ? r : -EIO;
 }
+/* A read is given up, and ends after all: when none is left the disk is probed. */
+void mc_kv_lost_locked(struct mc_kv_log *log, struct mc_kv_floor *f) MC_REQUIRES(log->lock);
+void mc_kv_found_locked(struct mc_kv_log *log, struct mc_kv_floor *f) MC_REQUIRES(log->lock);
 void mc_kv_probe(struct mc_kv_log *log, struct mc_kv_floor *f);
 /* Not while something hangs there: a probe would, too. The log's lock is held. */
 bool mc_kv_probe_due_locked(const struct mc_kv_floor *f);

@@ -29,10 +29,8 @@ static void piece_done(struct mc_uring_req *req, int64_t res)
 	given_up = p->given_up;
 	if (--p->seg->readers == 0 && p->seg->head == 0)
 		mc_kv_poke_locked(log);
-	if (given_up && --f->lost == 0) {
-		f->health.probe_at_ns = mc_now_ns();
-		mc_kv_poke_locked(log);
-	}
+	if (given_up)
+		mc_kv_found_locked(log, f);
 	mc_cond_broadcast(&log->moved);
 	mc_mutex_unlock(&log->lock);
 	if (!given_up)
@@ -68,11 +66,8 @@ static bool await(struct mc_kv_log *log, struct piece *p)
 		;
 	over = p->over;
 	p->given_up = !over;
-	if (!over) {
-		f->lost++;
-		mc_disk_hangs(&f->health);
-		mc_kv_poke_locked(log);
-	}
+	if (!over)
+		mc_kv_lost_locked(log, f);
 	mc_mutex_unlock(&log->lock);
 	return over;
 }

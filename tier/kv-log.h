@@ -138,9 +138,10 @@ struct mc_kv_log_read {
 };
 void mc_kv_log_read(struct mc_kv_log *log, struct mc_kv_log_read *r);
 /* A read was given up on and its done has not run: the disk is slow until a probe is quick, and is
- * not probed soon. To be called again and again meanwhile. below: the disk of the lower floor, if
- * there is one. */
+ * not probed before mc_kv_log_answered says that the read has ended. below: the disk of the lower
+ * floor, if there is one. */
 void mc_kv_log_hangs(struct mc_kv_log *log, bool below);
+void mc_kv_log_answered(struct mc_kv_log *log, bool below);
 
 /* Where the object of this key, version and size lies, and the first of its checksums. -ENOENT. */
 int mc_kv_log_find(struct mc_kv_log *log, const char *key, const uint8_t version[16], uint64_t size,

@@ -231,7 +231,7 @@ static void start(struct fetch *f)
 		.ctx = f,
 		.release = leave_given_up,
 		.memory = f};
-	bool readable = kv_reads_place(f->kv, f->obj, &order.what.loc);
+	bool readable = kv_reads_place(f->kv, f->obj, true, &order.what.loc);
 
 	f->from_nvme = order.what.loc.segment != 0 && f->kv->log != NULL;
 	f->at = order.what.loc;
@@ -244,7 +244,7 @@ static void start(struct fetch *f)
 		start_remote(f);
 		return;
 	}
-	if (kv_reads_begin(f->kv, f->obj, &order) < 0)
+	if (kv_reads_begin(f->kv, f->obj, true, &order) < 0)
 		nvme_done(f, NULL, -ENOMEM);
 }
 

@@ -181,13 +181,13 @@ static void read_block(struct range *g)
 		.memory = g->blocks[g->i]};
 
 	g->avoid = 0;
-	if (!kv_reads_place(kv, g->obj, &order.what.loc)) {
+	if (!kv_reads_place(kv, g->obj, true, &order.what.loc)) {
 		g->res_nvme = -EIO;
 		read_remote(g);
 		return;
 	}
 	g->at = order.what.loc;
-	if (kv_reads_begin(kv, g->obj, &order) < 0)
+	if (kv_reads_begin(kv, g->obj, true, &order) < 0)
 		nvme_done(g, NULL, -ENOMEM);
 }
 
