@@ -7,7 +7,6 @@ mount_need
 
 full_check() { timeout 100 python3 -B "$mount_lib/full_checks.py" "$1" "$mnt/kv/d" "${@:2}" || fail "check $*"; }
 gone() { [ ! -e "$mnt/kv/d/$1" ] || fail "$1 is there, of $(stat -c %s "$mnt/kv/d/$1") bytes"; }
-figure() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kv"][sys.argv[2]])' "$mnt/.mooncake/status" "$1"; }
 
 head -c 100M /dev/zero >"$MC_TMP/large"
 for mode in '' --no-passthrough; do
@@ -21,7 +20,7 @@ for mode in '' --no-passthrough; do
 	getfattr --absolute-names --only-values -n user.mooncake.error "$mnt/kv" | grep -q -- --kv-dram || fail 'the way out'
 	dd if=/dev/zero of="$mnt/kv/d/dd" bs=1M conv=noerror,notrunc status=none 2>/dev/null && fail 'dd to the end'
 	gone dd
-	[ "$(figure puts_failed)" = 2 ] || fail "puts that failed: $(figure puts_failed)"
+	[ "$(kv_figure puts_failed)" = 2 ] || fail "puts that failed: $(kv_figure puts_failed)"
 	full_check ignored
 	full_check replaced
 	full_check synced

@@ -43,7 +43,6 @@ below=
 client() { within "$group$below" "$@"; }
 # kv_check NAME ARG...: one of kv_checks.py, as the words before it
 kv_check() { echo python3 -B "$mount_lib/kv_checks.py" "$1" "$mnt/kv/d" "${@:2}"; }
-figure() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kv"][sys.argv[2]])' "$mnt/.mooncake/status" "$1"; }
 killed() { awk '$1 == "oom_kill" { print $2 }' "$group/$kills"; }
 
 make_group
@@ -69,13 +68,13 @@ for mode in '' --no-passthrough; do
 	below=
 	if [ -z "$mode" ]; then
 		fact 'a client with a limit of its own is served through the daemon, others past it; status counts'
-		before_copied=$(figure puts_copied_limit)
+		before_copied=$(kv_figure puts_copied_limit)
 		client $(kv_check io cached) || fail 'the mode of a limited client'
-		[ "$(figure puts_copied_limit)" = $((before_copied + 1)) ] || fail "counted: $(figure puts_copied_limit)"
+		[ "$(kv_figure puts_copied_limit)" = $((before_copied + 1)) ] || fail "counted: $(kv_figure puts_copied_limit)"
 		$(kv_check io passthrough) || fail 'the mode of a client in the group of the daemon'
 		within "$group.free" $(kv_check io passthrough) || fail 'the mode of a client in another group'
-		[ "$(figure puts_copied_limit)" = $((before_copied + 1)) ] || fail "counted: $(figure puts_copied_limit)"
-		[ "$(figure puts_copied_unknown)" = 0 ] || fail "unknown: $(figure puts_copied_unknown)"
+		[ "$(kv_figure puts_copied_limit)" = $((before_copied + 1)) ] || fail "counted: $(kv_figure puts_copied_limit)"
+		[ "$(kv_figure puts_copied_unknown)" = 0 ] || fail "unknown: $(kv_figure puts_copied_unknown)"
 
 		fact 'a limited client that joins a put of another one is served through the daemon'
 		exec 7>"$mnt/kv/d/joined"

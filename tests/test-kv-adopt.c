@@ -2,6 +2,7 @@
 #include "tests/kv-fixture.h"
 #include "tests/suite.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -138,6 +139,33 @@ START_TEST(a_file_that_is_not_as_a_close_saw_it_is_not_adopted_and_goes)
 }
 END_TEST
 
+START_TEST(a_file_that_a_client_still_has_is_held_by_the_next_process)
+{
+	struct kv_fixture x;
+	struct mc_kv_stats s;
+	uint64_t puts[2];
+	struct told t = killed(&x, puts);
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/f/%016llx", x.dram, (unsigned long long)t.open);
+	fd = open(path, O_RDONLY);
+	ck_assert_int_ge(fd, 0);
+	mc_kv_adopted(x.kv);
+	mc_kv_stats(x.kv, &s);
+	ck_assert_uint_ge(s.held_bytes, SIZE);
+	ck_assert(is_there(&x, t.open));
+	close(fd);
+	while (is_there(&x, t.open)) /* the limit of the test is for what never ends */
+		usleep(10000);
+	mc_kv_stats(x.kv, &s);
+	ck_assert_uint_eq(s.held_bytes, 0);
+	kv_expect(x.kv, "there", SIZE, 2);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 SUITE_MAIN("kv-adopt", a_put_goes_on_in_the_next_process,
+	a_file_that_a_client_still_has_is_held_by_the_next_process,
 	a_file_is_adopted_once_and_an_objects_never,
 	a_file_that_is_not_as_a_close_saw_it_is_not_adopted_and_goes)

@@ -6,6 +6,8 @@
 #include "tier/full-watch.h"
 #include "tier/kv-impl.h"
 
+#include <sys/statvfs.h>
+
 #define STEP (UINT64_C(8) << 20) /* bytes allocated ahead of a writer */
 
 int mc_kv_writer_fd(const struct mc_kv_writer *w)
@@ -38,10 +40,28 @@ bool mc_kv_is_watched(const struct mc_kv *kv)
 	return kv->mounted;
 }
 
+/* Bytes taken that are not counted, as clients took them by themselves: kv_look leaves out what the
+ * file system has beyond the capacity. */
+static uint64_t hidden(struct mc_kv *kv)
+{
+	uint64_t total, taken;
+	struct statvfs v;
+
+	if (!kv->mounted || statvfs(kv->opts.dram_dir, &v) != 0)
+		return 0;
+	taken = (uint64_t)(v.f_blocks - v.f_bavail) * v.f_frsize;
+	mc_mutex_lock(&kv->lock);
+	total = kv_total_locked(kv);
+	mc_mutex_unlock(&kv->lock);
+	return taken > total ? taken - total : 0;
+}
+
 static bool has_room(struct mc_kv *kv, uint64_t bytes)
 {
 	bool fits;
 
+	kv_look(kv);
+	bytes += hidden(kv);
 	kv_make_room(kv, bytes);
 	mc_mutex_lock(&kv->lock);
 	fits = kv_total_locked(kv) + bytes <= kv->opts.dram_capacity;

@@ -20,6 +20,7 @@
 #                         ended by mount_clean
 #   proxy DIR ORDER...    how it treats connections, see tcp-proxy.c
 #   proxy_bytes DIR       bytes that went through it to the client so far
+#   kv_figure NAME        prints a figure of kv/ from status
 #   check NAME [ARG...]   one check of mount_checks.py on $MC_TMP/source and the mounted revision
 #   trouble NAME [ARG...] the same with trouble_checks.py
 #   readers_start SECONDS FILE...   eight readers for so long; returns once they have read something
@@ -173,6 +174,11 @@ proxy_start()
 
 proxy() { "$MC_BUILD/tests/tcp-proxy" set "$@"; }
 proxy_bytes() { "$MC_BUILD/tests/tcp-proxy" stats "$1" | cut -d ' ' -f 3; }
+
+kv_figure()
+{
+	python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kv"][sys.argv[2]])' "$mnt/.mooncake/status" "$1"
+}
 
 check()
 {
