@@ -102,6 +102,22 @@ static int on_write(
 	return n < 0 ? -errno : (int)n;
 }
 
+static int on_truncate(const char *path, off_t size, struct fuse_file_info *fi)
+{
+	char buf[8192];
+
+	(void)fi;
+	return result(truncate(real(path, buf), size));
+}
+
+static int on_fallocate(const char *path, int mode, off_t off, off_t len, struct fuse_file_info *fi)
+{
+	char buf[8192];
+
+	real(path, buf);
+	return result(fallocate((int)fi->fh, mode, off, len));
+}
+
 static int on_fsync(const char *path, int datasync, struct fuse_file_info *fi)
 {
 	char buf[8192];
@@ -179,6 +195,8 @@ static const struct fuse_operations operations = {
 	.create = on_create,
 	.read = on_read,
 	.write = on_write,
+	.truncate = on_truncate,
+	.fallocate = on_fallocate,
 	.fsync = on_fsync,
 	.release = on_release,
 	.mkdir = on_mkdir,
