@@ -76,7 +76,8 @@ static void pack_done(struct mc_uring_req *req, int64_t res)
 	p->floor->free_packs = p;
 	mc_kv_answered_locked(log, p->floor);
 	mc_cond_signal(&log->work);
-	mc_kv_poke_locked(log);
+	if (g->writing == 0 || res < 0)
+		mc_kv_poke_locked(log);
 	mc_mutex_unlock(&log->lock);
 }
 
