@@ -21,6 +21,7 @@
 
 #include "fs/admin.h"
 #include "fs/mode.h"
+#include "fs/session.h"
 #include "fs/takeover.h"
 #include "tier/cleanup.h"
 #include "tier/lease.h"
@@ -354,10 +355,12 @@ bool mc_kstage_below(struct mc_kvfs *k, const char *dir_key)
 	return found;
 }
 
-/* The session is over: what is still open is discarded; what was closed, but its RELEASE got lost,
- * nobody has open any more, and it is published. */
+/* The session is over: what is still open is discarded; what was closed, but its RELEASE got lost
+ * with the connection, nobody has open any more, and it is published. */
 void mc_kstages_end(struct mc_kvfs *k)
 {
+	bool none_lost = k->n_stages > 0 && mc_session_is_idle(k->fs->se);
+
 	for (unsigned i = 0; i < MC_KSTAGE_BUCKETS; i++) {
 		for (;;) {
 			struct mc_kstage *s = NULL;
@@ -373,7 +376,8 @@ void mc_kstages_end(struct mc_kvfs *k)
 			mc_mutex_unlock(&k->lock);
 			if (s == NULL)
 				break;
-			if (writer_remains(s) || (s->backing_id == 0 && s->flushed == 0))
+			if (none_lost || writer_remains(s) ||
+				(s->backing_id == 0 && s->flushed == 0))
 				s->orphan = true;
 			mc_kstage_drop(s);
 		}

@@ -4,8 +4,8 @@
  * Order of the end: (0) the control socket, whose commands use everything else; (1) unanswered
  * requests get until half of the stop deadline, then EIO, and from then on every read does; (2) the
  * notifier is joined: it may wait for a page whose read is still in the kernel's queue, so the loop
- * threads must be there to answer it; (3) the loop threads are joined; (4) what came in meanwhile
- * gets EIO; (5) unmount and close the device; (6) wait for reads and catalogue calls still under
+ * threads must be there to answer it; (3) the loop threads are joined, once they have taken what
+ * clients had sent; (4) what came in meanwhile gets EIO; (5) unmount and close the device; (6) wait for reads and catalogue calls still under
  * way; (7) free.
  *
  * A process that another one is to follow (SIGUSR2) stops taking requests and leaves the mount and
@@ -321,7 +321,7 @@ static int stop(struct mc_fs *fs, struct mc_loop *loop)
 	mc_metrics_http_close(fs->metrics);
 	answer_all(fs, now + ms * MS / 2);
 	mc_notify_stop(fs->notify);
-	mc_loop_close(loop);
+	mc_loop_finish(loop);
 	mc_calls_expire(&fs->calls, UINT64_MAX);
 	mc_nodes_each(fs->nodes, drop_opened, fs);
 	kv = mc_kvfs_stop(fs->kvfs, deadline);

@@ -21,6 +21,7 @@
 #include "fs/log.h"
 #include "tier/lock.h"
 
+#define REST_NS UINT64_C(1000000000)
 #define REPEATED (UINT64_C(1) << 63) /* FUSE_UNIQUE_RESEND of linux/fuse.h since 6.9 */
 
 static _Thread_local bool repeated;
@@ -34,9 +35,10 @@ struct thread {
 struct mc_loop {
 	struct fuse_session *se;
 	struct mc_loop_calls calls;
-	int quit_fd;            /* eventfd, owned */
-	int ended_fd;           /* eventfd, owned */
-	struct thread *threads; /* owned */
+	int quit_fd;               /* eventfd, owned */
+	int ended_fd;              /* eventfd, owned */
+	_Atomic(uint64_t) rest_ns; /* after quit_fd: until when requests are served that wait */
+	struct thread *threads;    /* owned */
 	unsigned n_threads;
 };
 
@@ -63,12 +65,13 @@ bool mc_loop_is_repeated(void)
 	return repeated;
 }
 
-/* Serves requests until there is none. 0: poll again; < 0: the session is over. */
-static int drain(struct thread *t, struct fuse_buf *buf)
+/* Serves requests until there is none, or it is until_ns. 0: poll again; < 0: the session is over.
+ */
+static int drain(struct thread *t, struct fuse_buf *buf, uint64_t until_ns)
 {
 	struct mc_loop *l = t->loop;
 
-	for (;;) {
+	while (mc_now_ns() < until_ns) {
 		int r = fuse_session_receive_buf(l->se, buf);
 
 		if (r == -EAGAIN || r == -EINTR)
@@ -82,6 +85,7 @@ static int drain(struct thread *t, struct fuse_buf *buf)
 		l->calls.served(l->calls.ctx);
 		atomic_store_explicit(&t->since_ns, 0, memory_order_relaxed);
 	}
+	return 0;
 }
 
 static void *loop_main(void *arg)
@@ -100,9 +104,11 @@ static void *loop_main(void *arg)
 			r = errno == EINTR ? 0 : -errno;
 			continue;
 		}
-		if (p[1].revents != 0)
+		if (p[1].revents != 0) {
+			r = drain(t, &buf, atomic_load(&l->rest_ns));
 			break;
-		r = drain(t, &buf);
+		}
+		r = drain(t, &buf, UINT64_MAX);
 	}
 	if (r < 0 && r != -ENODEV)
 		mc_log(MC_LOG_ERROR, "device-failed", "error=\"%s\"", strerror(-r));
@@ -178,4 +184,18 @@ void mc_loop_close(struct mc_loop *l)
 		close(l->ended_fd);
 	free(l->threads);
 	free(l);
+}
+
+void mc_loop_finish(struct mc_loop *l)
+{
+	if (l != NULL)
+		atomic_store(&l->rest_ns, mc_now_ns() + REST_NS);
+	mc_loop_close(l);
+}
+
+bool mc_session_is_idle(struct fuse_session *se)
+{
+	struct pollfd p = {.fd = fuse_session_fd(se), .events = POLLIN};
+
+	return poll(&p, 1, 0) == 0;
 }

@@ -28,3 +28,8 @@ uint64_t mc_loop_busy_ns(const struct mc_loop *l, uint64_t now_ns);
 int mc_loop_ended_fd(const struct mc_loop *l);
 /* Stops taking requests and joins; each thread ends after the request it is at. NULL allowed. */
 void mc_loop_close(struct mc_loop *l);
+/* The same, once what clients had sent is served; more of it than a second's work is left. */
+void mc_loop_finish(struct mc_loop *l);
+/* The kernel has nothing to say: it is connected, and every request was taken, the RELEASE of each
+ * close that has returned among them. */
+bool mc_session_is_idle(struct fuse_session *se);

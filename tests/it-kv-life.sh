@@ -48,21 +48,27 @@ for i in 1 2 3; do
 done
 
 # What is open for writing at a stop or a SIGKILL is not published; the version before it stays.
-echo old >"$mnt/kv/life/open"
-exec 7>"$mnt/kv/life/open" 8>"$mnt/kv/life/new"
-echo half >&7
-echo half >&8
-mount_stop || fail "stop with open files: $mount_rc"
-exec 7>&- 8>&-
-mount_start --dram 128MiB --nvme "$MC_TMP/nvme,1GiB" || fail 'mount'
-[ "$(cat "$mnt/kv/life/open")" = old ] || fail 'the old version after a stop'
-[ ! -e "$mnt/kv/life/new" ] || fail 'half an object after a stop'
-exec 7>"$mnt/kv/life/open" 8>"$mnt/kv/life/new"
-echo half >&7
-echo half >&8
-mount_kill
-exec 7>&- 8>&-
-mount_start --dram 128MiB --nvme "$MC_TMP/nvme,1GiB" || fail 'mount'
-[ "$(cat "$mnt/kv/life/open")" = old ] || fail 'the old version after SIGKILL'
-[ ! -e "$mnt/kv/life/new" ] || fail 'half an object after SIGKILL'
+for mode in '' --no-passthrough; do
+	if [ -n "$mode" ]; then
+		mount_stop || fail "stop: $mount_rc"
+		mount_start $mode --dram 128MiB --nvme "$MC_TMP/nvme,1GiB" || fail 'mount'
+	fi
+	echo old >"$mnt/kv/life/open"
+	exec 7>"$mnt/kv/life/open" 8>"$mnt/kv/life/new"
+	echo half >&7
+	echo half >&8
+	mount_stop || fail "stop with open files: $mount_rc"
+	exec 7>&- 8>&-
+	mount_start $mode --dram 128MiB --nvme "$MC_TMP/nvme,1GiB" || fail 'mount'
+	[ "$(cat "$mnt/kv/life/open")" = old ] || fail "the old version after a stop $mode"
+	[ ! -e "$mnt/kv/life/new" ] || fail "half an object after a stop $mode"
+	exec 7>"$mnt/kv/life/open" 8>"$mnt/kv/life/new"
+	echo half >&7
+	echo half >&8
+	mount_kill
+	exec 7>&- 8>&-
+	mount_start $mode --dram 128MiB --nvme "$MC_TMP/nvme,1GiB" || fail 'mount'
+	[ "$(cat "$mnt/kv/life/open")" = old ] || fail "the old version after SIGKILL $mode"
+	[ ! -e "$mnt/kv/life/new" ] || fail "half an object after SIGKILL $mode"
+done
 mount_stop || fail "stop: $mount_rc"
