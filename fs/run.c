@@ -5,8 +5,8 @@
  * requests get until half of the stop deadline, then EIO, and from then on every read does; (2) the
  * notifier is joined: it may wait for a page whose read is still in the kernel's queue, so the loop
  * threads must be there to answer it; (3) the loop threads are joined, once they have taken what
- * clients had sent; (4) what came in meanwhile gets EIO; (5) unmount and close the device; (6) wait for reads and catalogue calls still under
- * way; (7) free.
+ * clients had sent; (4) what came in meanwhile gets EIO; (5) unmount and close the device; (6) wait
+ * for reads and catalogue calls still under way; (7) free.
  *
  * A process that another one is to follow (SIGUSR2) stops taking requests and leaves the mount and
  * its tiers as they are: fs/resume.c is the other end.

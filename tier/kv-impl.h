@@ -236,6 +236,10 @@ struct kv_found {
 /* Each record an earlier daemon left. */
 void kv_meta_each(struct mc_kv *kv, void (*each)(void *ctx, const struct kv_found *f), void *ctx);
 
+/* ---- kv-figures.c */
+/* Of the log, as far as objects go: without blocks of files. */
+void kv_log_figures(struct mc_kv *kv, struct mc_kv_log_stats *ret);
+
 /* ---- kv.c: life of objects and threads. */
 /* Drops a reference; the last one puts it on kv->garbage. */
 void kv_object_drop_locked(struct mc_kv *kv, struct kv_object *obj) MC_REQUIRES(kv->lock);

@@ -16,6 +16,7 @@
  * kv-log-reclaim.c  the packer's other work: survivors of a segment move
  * kv-log-choose.c   of which segment
  * kv-log-commit.c   the committer: sync, journal, done
+ * kv-log-apply.c    what a group that is durable does to the table
  * kv-log-below.c    the lower floor's own thread, and what becomes of groups when its disk hangs
  * kv-log-piece.c    reads that somebody waits for, and gives up
  * kv-log-recover.c  what is there at the start
@@ -340,6 +341,10 @@ void mc_kv_group_sync(
 	struct mc_kv_log *log, const struct mc_kv_group *first, struct mc_kv_group *g);
 /* Its I/O has not ended: its ops end, without success. The committer only. */
 void mc_kv_group_give_up(struct mc_kv_log *log, struct mc_kv_group *g);
+
+/* ---- kv-log-apply.c */
+/* Its writes and its sync have ended. What is to be tried again leaves the group. */
+void mc_kv_group_apply(struct mc_kv_log *log, struct mc_kv_group *g);
 
 /* ---- kv-log-below.c */
 int mc_kv_below_start(struct mc_kv_log *log);

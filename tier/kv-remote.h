@@ -104,8 +104,6 @@ void kv_asks_tick(struct mc_kv *kv) MC_EXCLUDES(kv->lock);
 void kv_remote_refresh(struct mc_kv *kv, const char *key, const struct kv_object *was);
 /* ---- kv-copy.c: remote copies of what is on NVMe, and what the log asks about its records. */
 void kv_own_log(struct mc_kv *kv);
-/* Of the log, as far as objects go: without blocks of files. */
-void kv_log_figures(struct mc_kv *kv, struct mc_kv_log_stats *ret);
 /* Whether reclaim has moved the object since it lay at from: what was read there is to be read
  * again. */
 bool kv_moved(struct mc_kv *kv, struct kv_object *obj, const struct mc_kv_loc *from)
