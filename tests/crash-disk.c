@@ -23,6 +23,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define ROUND 10 /* states */
 #define ACKS 256 /* acknowledgements of a round, at most */
@@ -74,18 +75,18 @@ static void unmount(const struct run *r)
 	while (umount(r->dir) != 0) {
 		if (errno != EBUSY || mc_now_ns() > deadline)
 			crash_die("umount %s: %s", r->dir, strerror(errno));
-		sched_yield();
+		usleep(1000);
 	}
 	while (disk_is_mounted(r->disk)) {
 		if (mc_now_ns() > deadline)
 			crash_die("%s is mounted elsewhere", disk_device(r->disk));
-		sched_yield();
+		usleep(1000);
 	}
 	/* What a power failure does to the DRAM tier. */
 	while (umount2(r->dram, UMOUNT_NOFOLLOW) != 0 && errno == EBUSY) {
 		if (mc_now_ns() > deadline)
 			crash_die("umount %s: %s", r->dram, strerror(errno));
-		sched_yield();
+		usleep(1000);
 	}
 }
 

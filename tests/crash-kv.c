@@ -17,9 +17,9 @@
 
 #include <dirent.h>
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define CLIENTS 3
 #define KEYS 4 /* of each */
@@ -326,7 +326,7 @@ static int ask(struct kv_fixture *x, const char *key, struct mc_kv_attr *ret)
 		return r;
 	while ((r = kv_ask(x->kv, key, ret)) == -ENOENT && x->remote != NULL &&
 		mc_remote_stat(x->remote, path, &attr, NULL) == 0 && mc_now_ns() < deadline)
-		sched_yield();
+		usleep(200);
 	return r;
 }
 
@@ -411,7 +411,7 @@ static void wait_recovered(struct mc_kv *kv)
 	struct mc_kv_stats s;
 
 	do {
-		sched_yield();
+		usleep(200);
 		mc_kv_stats(kv, &s);
 	} while (s.recovering);
 }

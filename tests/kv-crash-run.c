@@ -10,9 +10,9 @@
 #include "tier/kv-log.h"
 #include "tier/remote-fault.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -69,7 +69,7 @@ static int open_run(struct run *r)
 		return res;
 	}
 	do {
-		sched_yield();
+		usleep(200);
 		mc_kv_stats(r->x.kv, &s);
 	} while (s.recovering && s.degraded == NULL);
 	return s.degraded != NULL ? -EIO : 0;

@@ -8,9 +8,9 @@
 #include "tier/remote-fault.h"
 
 #include <check.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MIB (1u << 20)
 
@@ -78,7 +78,7 @@ static inline struct mc_kv_stats stats(struct mc_kv *kv)
 static inline void wait_recovered(struct mc_kv *kv)
 {
 	while (stats(kv).recovering)
-		sched_yield();
+		usleep(200);
 }
 
 static inline void forget_dram_and_restart(struct kv_fixture *x)
@@ -133,6 +133,6 @@ static inline void drain(struct mc_kv *kv)
 
 	while (stats(kv).dirty_bytes > 0) {
 		ck_assert_msg(mc_now_ns() < give_up, "data stays dirty");
-		sched_yield();
+		usleep(200);
 	}
 }

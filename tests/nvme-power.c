@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define FS_IOC_SHUTDOWN_FLAGS _IOR('X', 125, uint32_t)
 #define NO_LOG_FLUSH 2
@@ -164,7 +165,7 @@ static void remount(const char *device, const char *mountpoint, const char *type
 	while (umount(mountpoint) != 0) {
 		ck_assert_msg(errno == EBUSY && mc_now_ns() < deadline, "umount %s: %s", mountpoint,
 			strerror(errno));
-		sched_yield();
+		usleep(1000);
 	}
 	ck_assert_msg(mount(device, mountpoint, type, 0, NULL) == 0, "mount %s: %s", device,
 		strerror(errno));
@@ -193,7 +194,7 @@ START_TEST(recovers_from_each_power_failure)
 			work(dir, m, child_seed);
 		while (__atomic_load_n(&m->steps, __ATOMIC_ACQUIRE) < until) {
 			ck_assert_int_eq(waitpid(pid, &status, WNOHANG), 0);
-			sched_yield();
+			usleep(200);
 		}
 		cut(args[2]);
 		kill(pid, SIGKILL);

@@ -20,8 +20,8 @@
 #include "tier/lock.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define FILES 12u
 #define SEGMENT 65536u
@@ -274,7 +274,7 @@ static void await_no_parts(struct life *l)
 
 	do {
 		ck_assert_int_eq(mc_kv_log_sync(l->log), 0);
-		sched_yield();
+		usleep(200);
 		mc_kv_log_stats(l->log, &st);
 	} while (st.parts > 0);
 }

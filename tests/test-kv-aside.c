@@ -47,7 +47,7 @@ static void put_and_copy(struct kv_fixture *x, const char *key, uint32_t seed)
 	ck_assert_int_eq(mc_kv_sync(x->kv, key), 0);
 	do {
 		ck_assert_int_eq(mc_kv_lookup(x->kv, key, &a), 0);
-		sched_yield();
+		usleep(200);
 	} while (x->opts.replicas > 0 && a.remotes == 0);
 	ck_assert_uint_eq(a.nvme, 100000);
 }
@@ -85,7 +85,7 @@ START_TEST(a_file_of_nvme_that_cannot_be_opened_costs_its_last_copies_only)
 	start_spoiled(&x);
 	ck_assert_uint_eq(stats(x.kv).nvme_unreadable, 2);
 	while (stats(x.kv).degraded == NULL)
-		sched_yield();
+		usleep(200);
 	ck_assert_ptr_nonnull(strstr(stats(x.kv).degraded, "cannot be opened"));
 	ck_assert_int_eq(kv_ask(x.kv, "alone", &a), 0); /* it may be there once more */
 	ck_assert_int_eq(kv_open_object(x.kv, "alone", &obj), -EIO);
@@ -121,7 +121,7 @@ START_TEST(what_is_replaced_or_removed_does_not_come_back_from_a_file_that_could
 	ck_assert_int_eq(mc_kv_unlink(x.kv, "copied"), 0);
 	ck_assert_uint_eq(stats(x.kv).nvme_unreadable, 0);
 	while (stats(x.kv).degraded != NULL)
-		sched_yield();
+		usleep(200);
 	mc_kv_close(x.kv, 20000);
 	kv_fixture_forget_dram(&x);
 	spoil_segments(&x, 2, false);

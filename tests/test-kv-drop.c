@@ -6,7 +6,6 @@
 #include "tier/remote-fault.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -288,7 +287,7 @@ START_TEST(what_is_being_brought_to_dram_stays)
 		ck_assert_str_eq(why, "it is being read, copied or renamed");
 		mc_fault_clear(fault);
 		while (atomic_load(&res) == 1)
-			sched_yield();
+			usleep(200);
 		ck_assert_int_eq(atomic_load(&res), 0);
 		kv_expect(x.kv, "a", sizes[i], i);
 		ck_assert_int_eq(mc_kv_evict(x.kv, "a"), 0);
@@ -450,7 +449,7 @@ static void expect_absent_after_a_reboot(struct kv_fixture *x, struct mc_fault *
 	kv_fixture_start(x);
 	ck_assert_int_eq(mc_kv_unlink(x->kv, "none"), -ENOENT); /* recovery has ended */
 	while (kv_delete_pending(x->kv, "a"))
-		sched_yield();
+		usleep(200);
 	ck_assert_int_eq(kv_ask(x->kv, "a", &a), -ENOENT);
 	kv_fixture_close(x);
 }

@@ -215,11 +215,12 @@ START_TEST(a_scrub_leaves_out_what_hangs_and_says_how_much)
 	ck_assert_uint_eq(sum.records + sum.failed, 2 * N);
 	ck_assert(kv_stats(log).below.slow);
 	disk.reads_hang = false;
-	while (kv_stats(log).below.slow)
+	/* On a busy machine a read may take as long as one that hangs. */
+	do {
 		usleep(1000);
-	sum = check_through(log);
-	ck_assert_uint_eq(sum.failed, 0);
-	ck_assert_uint_eq(sum.records, 2 * N);
+		sum = check_through(log);
+		ck_assert_uint_eq(sum.records + sum.failed, 2 * N);
+	} while (sum.failed > 0);
 	stop(log);
 	finish();
 }

@@ -5,6 +5,8 @@
 #include "tier/block-super.h"
 #include "tier/future.h"
 
+#include <unistd.h>
+
 #define SMALL 100000u   /* promoted */
 #define LARGE (9 * MIB) /* read by range */
 
@@ -27,7 +29,7 @@ static void await_copies(struct mc_kv *kv, const char *key, bool remote)
 
 	do {
 		ck_assert_int_eq(mc_kv_lookup(kv, key, &a), 0);
-		sched_yield();
+		usleep(200);
 	} while (a.nvme + a.block == 0 || (remote && a.remotes == 0));
 }
 
@@ -74,7 +76,7 @@ static void expect_left_out_and_used_again(
 	kv_expect(x->kv, "large", LARGE, 2);
 	kv_expect(x->kv, "small", SMALL, 1);
 	while (stats(x->kv).nvme_trouble == NULL)
-		sched_yield();
+		usleep(200);
 	ck_assert_ptr_nonnull(strstr(stats(x->kv).nvme_trouble, "slow"));
 	disk.reads_hang = false;
 	expect_served_by_the_disk(x);
@@ -198,7 +200,7 @@ START_TEST(of_a_device_that_hangs_below_a_directory_the_directory_is_read_on)
 	ck_assert_uint_gt(s.hits_remote, 0);
 	ck_assert_uint_eq(s.hits_block, 0);
 	while (stats(x.kv).block_trouble == NULL)
-		sched_yield();
+		usleep(200);
 	disk.reads_hang = false;
 	do { /* until the device serves, too */
 		forget_dram_and_restart(&x);
@@ -244,11 +246,11 @@ START_TEST(copies_of_what_lies_where_reads_hang_hold_up_no_others)
 	forget_dram_and_restart(&x);
 	disk.reads_hang = true;
 	while (stats(x.kv).block_trouble == NULL) /* a copy was given up */
-		sched_yield();
+		usleep(200);
 	ck_assert_int_eq(kv_put_wait(x.kv, "new", SMALL, 1), 0);
 	do { /* it goes there at once where the directory has no room */
 		ck_assert_int_eq(mc_kv_lookup(x.kv, "new", &a), 0);
-		sched_yield();
+		usleep(200);
 	} while (a.remotes == 0);
 	ck_assert_ptr_null(stats(x.kv).remote_trouble);
 	disk.reads_hang = false;

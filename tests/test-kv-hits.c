@@ -3,7 +3,6 @@
 #include "tests/replay/hollow.h"
 #include "tests/suite.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -39,7 +38,7 @@ static int put_zeros(struct mc_kv *kv, const char *key, size_t size)
 	int r;
 
 	while ((r = mc_kv_create(kv, size, &w)) == -EAGAIN)
-		sched_yield();
+		usleep(200);
 	if (r == 0)
 		r = ftruncate(mc_kv_writer_fd(w), (off_t)size);
 	return r == 0 ? mc_kv_publish(w, key, &t, 0, false, NULL) : r;

@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <glob.h>
-#include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -175,7 +174,7 @@ START_TEST(an_object_flushed_again_while_its_copy_is_made_gets_one_although_that
 	ck_assert_int_eq(mc_kv_sync(x.kv, "d/a"), 0);
 	mc_fault_release(fault);
 	while (mc_fault_hits(fault) < 2)
-		sched_yield();
+		usleep(200);
 	mc_fault_clear(fault);
 	ck_assert_int_eq(mc_kv_evict_from(x.kv, "d/a", MC_TIER_NVME, &why), 0);
 	ck_assert_int_eq(mc_kv_evict(x.kv, "d/a"), 0);

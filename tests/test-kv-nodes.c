@@ -5,10 +5,10 @@
 #include "tier/lock.h"
 #include "tier/remote-fault.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MIB (1u << 20)
 
@@ -66,7 +66,7 @@ static void wait_version(struct mc_kv *kv, const char *key, const struct mc_kv_a
 	struct mc_kv_attr a;
 
 	while (kv_ask(kv, key, &a) != 0 || memcmp(a.version, want->version, sizeof(a.version)) != 0)
-		sched_yield();
+		usleep(200);
 }
 
 static void wait_gone(struct mc_kv *kv, const char *key)
@@ -74,7 +74,7 @@ static void wait_gone(struct mc_kv *kv, const char *key)
 	struct mc_kv_attr a;
 
 	while (kv_ask(kv, key, &a) == 0)
-		sched_yield();
+		usleep(200);
 }
 
 START_TEST(what_another_node_replaced_or_removed_is_seen_wherever_this_one_had_it)
@@ -138,7 +138,7 @@ START_TEST(what_another_node_replaced_does_not_come_back_from_nvme)
 	kv_fixture_start(&n.y);
 	do {
 		mc_kv_stats(n.y.kv, &s);
-		sched_yield();
+		usleep(200);
 	} while (s.recovering);
 	ck_assert_int_eq(mc_kv_lookup(n.y.kv, "gone", &a), -ENOENT);
 	a = attr_of(n.y.kv, "key");
@@ -208,7 +208,7 @@ START_TEST(another_node_finds_the_directories_of_what_was_put)
 	ck_assert_int_eq(mc_kv_rmdir(n.x.kv, "a/b"), 0);
 	ck_assert_int_eq(kv_ask(n.x.kv, "a/b", &a), -ENOENT);
 	while (found_anew(&n, "a/b", &a) == 0)
-		sched_yield();
+		usleep(200);
 	ck_assert_int_eq(found_anew(&n, "a", &a), 0);
 	/* What was removed can be made again, as the one or the other. */
 	ck_assert_int_eq(kv_put(n.x.kv, "a/b", 3000, 3, 0), 0);
@@ -254,7 +254,7 @@ START_TEST(a_remote_that_lost_everything_takes_nothing_away)
 	ck_assert_int_eq(rename(kv, away), 0);
 	while (mc_fault_seen(n.fault, MC_FAULT_STAT) < 8) {
 		attr_of(n.y.kv, "key");
-		sched_yield();
+		usleep(200);
 	}
 	ck_assert_int_eq(rename(away, kv), 0);
 	do
@@ -288,7 +288,7 @@ START_TEST(what_an_administrator_removes_on_the_remote_is_removed)
 	wait_gone(n.y.kv, "d/key");
 	ck_assert_int_eq(kv_put(n.x.kv, "d/key", MIB, 2, 0), 0);
 	while (kv_ask(n.y.kv, "d/key", &a) != 0)
-		sched_yield();
+		usleep(200);
 	kv_expect(n.y.kv, "d/key", MIB, 2);
 	ck_assert_int_eq(found_anew(&n, "d", &a), 0); /* directories stay */
 	ck_assert(a.is_dir);

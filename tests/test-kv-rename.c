@@ -5,7 +5,6 @@
 #include "tier/kv-impl.h"
 #include "tier/kv-remote.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,7 +69,7 @@ START_TEST(a_rename_whose_new_name_the_remote_has_is_whole_after_a_kill)
 		kv_fixture_start(&x);
 		expect_happened(x.kv);
 		while (kv_delete_pending(x.kv, "a"))
-			sched_yield();
+			usleep(200);
 		kv_fixture_stop(&x);
 		kv_fixture_start(&x);
 		expect_happened(x.kv);
@@ -127,7 +126,7 @@ START_TEST(neither_name_is_shown_while_the_remote_does_not_say_whether_a_rename_
 	ck_assert_uint_eq(n, 1);
 	mc_fault_clear(fault);
 	while (ask(x.kv, "b") == -EIO)
-		sched_yield();
+		usleep(200);
 	expect_happened(x.kv);
 	kv_fixture_close(&x);
 }
@@ -197,7 +196,7 @@ START_TEST(a_removal_that_a_kill_undid_removes_nothing_two_starts_later)
 	kv_fixture_start(&x);
 	ck_assert_int_eq(mc_kv_unlink(x.kv, "none"), -ENOENT); /* recovery has ended */
 	while (kv_delete_pending(x.kv, "a"))
-		sched_yield();
+		usleep(200);
 	ck_assert_int_eq(ask(x.kv, "a"), 0);
 	kv_expect(x.kv, "a", 5000, 1);
 	kv_fixture_close(&x);

@@ -5,7 +5,6 @@
 #include "tier/digest.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +30,7 @@ static struct mc_kv_attr attr_of(struct mc_kv *kv, const char *key)
 static void wait_remotes(struct mc_kv *kv, const char *key, unsigned n)
 {
 	while (attr_of(kv, key).remotes != n)
-		sched_yield();
+		usleep(200);
 }
 
 static void restart(struct kv_fixture *x, bool keep_dram)
@@ -323,7 +322,7 @@ START_TEST(a_removed_key_leaves_the_remote_too_even_after_a_restart)
 		restart(&x, false);
 		do {
 			mc_kv_stats(x.kv, &s);
-			sched_yield();
+			usleep(200);
 		} while (s.recovering);
 		kv_fixture_paths(&y, 64 * MIB);
 		y.opts.remote = x.remote;

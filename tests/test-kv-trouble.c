@@ -19,11 +19,11 @@ static void expect_bypass(struct kv_fixture *x, void (*begin)(void), void (*end)
 	begin();
 	ck_assert_int_eq(kv_put(x->kv, "first", 100000, 2, 0), 0);
 	while (stats(x->kv).nvme_trouble == NULL)
-		sched_yield();
+		usleep(200);
 	ck_assert_int_eq(kv_put(x->kv, "during", 100000, 3, 0), 0);
 	do {
 		ck_assert_int_eq(mc_kv_lookup(x->kv, "during", &a), 0);
-		sched_yield();
+		usleep(200);
 	} while (a.remotes == 0);
 	ck_assert_uint_eq(a.nvme, 0);
 	end();
@@ -83,7 +83,7 @@ START_TEST(what_comes_back_while_nvme_fails_is_read_and_may_leave_again)
 	kv_expect(x.kv, "a", 100000, 1);
 	ck_assert_int_eq(kv_put(x.kv, "b", 100000, 2, 0), 0);
 	while (stats(x.kv).nvme_trouble == NULL)
-		sched_yield();
+		usleep(200);
 	ck_assert_int_eq(mc_kv_sync(x.kv, "b"), 0);
 	ck_assert_int_eq(mc_kv_lookup(x.kv, "a", &a), 0);
 	ck_assert_int_eq(a.state, MC_KV_CLEAN);
@@ -262,7 +262,7 @@ START_TEST(what_nvme_may_hold_is_eio_and_not_absent_until_it_can_be_read)
 		-EIO); /* of what it would replace nothing is known */
 	disk.segment_opens = -EMFILE;
 	while (kv_ask(x.kv, "a", &a) != -EMFILE)
-		sched_yield();
+		usleep(200);
 	ck_assert_ptr_nonnull(strstr(mc_kv_why(x.kv, -EMFILE), "file descriptor"));
 	disk.segment_opens = 0;
 	wait_recovered(x.kv);
@@ -318,7 +318,7 @@ START_TEST(what_flips_in_memory_is_not_taken_for_right_below)
 	flip_in_memory(&x);
 	syncs_work();
 	while (mc_kv_sync(x.kv, "a") != 0)
-		sched_yield();
+		usleep(200);
 	ck_assert_int_eq(mc_kv_evict(x.kv, "a"), 0);
 	ck_assert_int_eq(kv_open_object(x.kv, "a", &obj), -EIO);
 	kv_fixture_close(&x);

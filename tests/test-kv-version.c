@@ -8,7 +8,7 @@
 #include "tier/kv-log.h"
 #include "tier/remote-fault.h"
 
-#include <sched.h>
+#include <unistd.h>
 
 #define MIB (1u << 20)
 
@@ -55,7 +55,7 @@ static void wait_recovered(struct mc_kv *kv)
 
 	do {
 		mc_kv_stats(kv, &s);
-		sched_yield();
+		usleep(200);
 	} while (s.recovering);
 }
 
@@ -213,7 +213,7 @@ START_TEST(readers_of_a_large_version_keep_it_when_it_is_replaced_renamed_over_o
 	for (unsigned i = 0; i < 3; i++)
 		mc_kv_object_put(readers[i]);
 	while (parts(x.kv) > 0)
-		sched_yield();
+		usleep(200);
 	kv_expect(x.kv, "replaced", 5000, 7);
 	kv_expect(x.kv, "renamed", 1000, 9);
 	kv_fixture_close(&x);
@@ -290,7 +290,7 @@ START_TEST(readers_of_a_large_version_on_the_remote_keep_it_when_it_is_replaced)
 		}
 		mc_kv_object_put(reader);
 		while (attr_of(x.kv, "a").remotes == 0)
-			sched_yield();
+			usleep(200);
 		ck_assert_int_eq(mc_kv_close(x.kv, 20000), 0);
 		x.kv = NULL;
 		kv_fixture_forget_dram(&x);
@@ -403,7 +403,7 @@ START_TEST(a_new_mtime_survives_wherever_the_object_lies)
 			ck_assert_int_eq(mc_kv_set_mtime(x.kv, key, &times[0]), 0);
 			ck_assert_int_eq(mc_kv_sync(x.kv, key), 0);
 			while (attr_of(x.kv, key).remotes == 0)
-				sched_yield();
+				usleep(200);
 			ck_assert_int_eq(mc_kv_evict_from(x.kv, key, MC_TIER_DRAM, &why), 0);
 			ck_assert_int_eq(mc_kv_evict_from(x.kv, key, MC_TIER_NVME, &why), 0);
 			ck_assert_int_eq(mc_kv_set_mtime(x.kv, key, &times[1]), 0);

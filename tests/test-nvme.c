@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sys/mount.h>
+#include <unistd.h>
 
 #define PARENT "/var/tmp"
 
@@ -44,7 +45,7 @@ START_TEST(a_group_commits_by_itself_when_its_time_has_come)
 	struct mc_nvme_image *img = nvme_file(n, 1, MIB);
 
 	while (!mc_nvme_present(img, 0))
-		sched_yield();
+		usleep(200);
 	mc_nvme_image_put(img);
 	mc_nvme_close(n);
 	tier_dir_remove(dir);
@@ -194,7 +195,7 @@ START_TEST(a_spent_error_budget_bypasses_until_a_probe_succeeds)
 	ck_assert_uint_eq(nvme_stats(n).used, MIB);
 	__atomic_store_n(&fail_writes, 0, __ATOMIC_RELAXED);
 	while (nvme_stats(n).bypassed)
-		sched_yield();
+		usleep(200);
 	ck_assert_int_eq(nvme_put(img, 1, 64 * MIB, 20), 0);
 	ck_assert_int_eq(mc_nvme_sync(n), 0);
 	ck_assert_int_eq(nvme_get(img, 1, 64 * MIB, 20), 0);
