@@ -290,6 +290,25 @@ START_TEST(while_files_are_written_room_is_kept_for_more_than_their_puts_reserve
 }
 END_TEST
 
+START_TEST(after_large_puts_room_is_kept_for_as_much_again)
+{
+	struct mc_kv_writer *w[2];
+	struct kv_fixture x;
+
+	open_on_nvme(&x, 128 * MIB);
+	put_clean(x.kv, 130);
+	ck_assert_int_eq(kv_put_wait(x.kv, "large", 16 * MIB, 1), 0);
+	ck_assert_int_eq(mc_kv_sync(x.kv, "large"), 0);
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(mc_kv_create(x.kv, 4096, &w[i]), 0);
+	while (stats(x.kv).dram_used + 32 * MIB > 128 * MIB)
+		usleep(200);
+	for (unsigned i = 0; i < 2; i++)
+		mc_kv_discard(w[i]);
+	kv_fixture_close(&x);
+}
+END_TEST
+
 START_TEST(what_keeps_memory_full_is_counted_by_reason)
 {
 	struct mc_kv_object *obj;
@@ -331,4 +350,5 @@ SUITE_MAIN("KV room", small_objects_of_many_sizes_are_whole_though_each_size_wan
 	what_is_brought_up_into_a_file_used_before_has_no_more_memory_than_is_counted,
 	a_put_finds_room_where_others_have_written_more_than_their_puts_reserved,
 	while_files_are_written_room_is_kept_for_more_than_their_puts_reserved,
+	after_large_puts_room_is_kept_for_as_much_again,
 	what_keeps_memory_full_is_counted_by_reason)

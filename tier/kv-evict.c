@@ -17,7 +17,7 @@
 #define LATER_NS UINT64_C(1000000000) /* a held object is looked at again then */
 #define TICK_NS UINT64_C(100000000)
 #define SPARE 1 /* percent of the capacity that is kept free, twice as much after eviction */
-#define SPARE_WRITERS 16 /* that part of it at most is, for what writers may write */
+#define SPARE_WRITERS 4 /* that part of it at most is, for what writers may write */
 #define HELD_TEXT "a client has it open or mapped"
 
 /* Pins hold while they leave room for others; below DRAM they always do. */
@@ -223,12 +223,12 @@ void mc_kv_leave(struct mc_kv *kv)
 }
 
 /* Bytes to be kept free. How much a client writes is known when it has closed the file: each may
- * need once more what its put reserved, and what it writes past us nobody can make room for. */
+ * need once more what puts came to lately, and what it writes past us nobody can make room for. */
 static uint64_t spare_locked(const struct mc_kv *kv) MC_REQUIRES(kv->lock)
 {
 	uint64_t least = kv->opts.dram_capacity / 100 * SPARE;
 	uint64_t most = kv->opts.dram_capacity / SPARE_WRITERS;
-	uint64_t want = kv->n_writers * kv->typical;
+	uint64_t want = kv->n_writers * kv->likely;
 
 	return want < least ? least : want < most ? want : most;
 }

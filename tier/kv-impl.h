@@ -134,6 +134,7 @@ struct mc_kv {
 	unsigned hurry MC_GUARDED_BY(lock); /* calls that wait for flushes: no pause before them */
 	uint64_t refused MC_GUARDED_BY(lock); /* bytes the last writer found no room for, else 0 */
 	uint64_t typical MC_GUARDED_BY(lock); /* bytes to allocate for a put of unknown size */
+	uint64_t likely MC_GUARDED_BY(lock);  /* bytes that it may come to: as typical, unbounded */
 	uint64_t n_pool MC_GUARDED_BY(lock), n_writers MC_GUARDED_BY(lock);
 	uint64_t flights MC_GUARDED_BY(lock); /* bytes of flushes under way */
 	uint64_t n_flights MC_GUARDED_BY(lock);

@@ -77,6 +77,21 @@ int mc_kv_create(struct mc_kv *kv, uint64_t hint, struct mc_kv_writer **ret)
 	return 0;
 }
 
+/* What puts come to: the largest of late. */
+static uint64_t learned(uint64_t last, uint64_t size)
+{
+	uint64_t t = last - last / 16;
+
+	t = size > t ? size : t;
+	return t > TYPICAL_MIN ? (t + 4095) / 4096 * 4096 : TYPICAL_MIN;
+}
+
+static void learn_locked(struct mc_kv *kv, uint64_t size) MC_REQUIRES(kv->lock)
+{
+	kv->likely = learned(kv->likely, size);
+	kv->typical = learned(kv->typical, size < TYPICAL_MAX ? size : TYPICAL_MAX);
+}
+
 static void writer_free(struct mc_kv_writer *w)
 {
 	struct mc_kv *kv = w->kv;
@@ -93,6 +108,16 @@ static void writer_free(struct mc_kv_writer *w)
 
 void mc_kv_discard(struct mc_kv_writer *w)
 {
+	struct mc_kv *kv = w->kv;
+	struct stat st;
+
+	/* It may have ended for want of memory. */
+	if (w->file != NULL && fstat(w->file->fd, &st) == 0) {
+		mc_mutex_lock(&kv->lock);
+		if ((uint64_t)st.st_blocks * 512 > kv->likely)
+			learn_locked(kv, (uint64_t)st.st_blocks * 512);
+		mc_mutex_unlock(&kv->lock);
+	}
 	writer_free(w);
 }
 
@@ -155,17 +180,6 @@ static int insert_locked(struct mc_kv *kv, const char *key, struct kv_object *ob
 	return 0;
 }
 
-static void learn_typical_locked(struct mc_kv *kv, uint64_t size) MC_REQUIRES(kv->lock)
-{
-	uint64_t t = kv->typical - kv->typical / 16;
-
-	if (size > t)
-		t = size;
-	if (t < TYPICAL_MIN)
-		t = TYPICAL_MIN;
-	kv->typical = t > TYPICAL_MAX ? TYPICAL_MAX : (t + 4095) / 4096 * 4096;
-}
-
 static int publish(struct mc_kv *kv, const char *key, struct kv_object *obj, unsigned flags)
 {
 	struct kv_parting p = {0};
@@ -186,7 +200,7 @@ static int publish(struct mc_kv *kv, const char *key, struct kv_object *obj, uns
 			kv_object_drop_locked(kv, p.obj);
 	}
 	if (r == 0)
-		learn_typical_locked(kv, obj->size);
+		learn_locked(kv, obj->size);
 	kv_change_end(kv, &gate);
 	kv_part_end(kv, &p);
 	return r;

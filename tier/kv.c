@@ -199,7 +199,7 @@ static struct mc_kv *kv_new(void)
 	kv->dirty_list.next = kv->dirty_list.prev = &kv->dirty_list;
 	kv->replica_list.next = kv->replica_list.prev = &kv->replica_list;
 	kv->room_tail = &kv->room;
-	kv->typical = FIRST_TYPICAL;
+	kv->typical = kv->likely = FIRST_TYPICAL;
 	mc_mutex_unlock(&kv->lock);
 	atomic_store(&kv->next_file, 1);
 	atomic_store(&kv->next_seq, 1);
