@@ -4,19 +4,8 @@
 set -uo pipefail
 . "$(dirname "$0")/lib/mount.sh"
 mount_need
-fs_pid=
-clean()
-{
-	rm -f "$MC_TMP/hang"
-	mount_clean
-	umount -l "$MC_TMP/dfs" 2>/dev/null
-	[ -z "$fs_pid" ] || kill "$fs_pid" 2>/dev/null
-}
-trap clean EXIT
-mkdir "$MC_TMP/behind" "$MC_TMP/dfs" "$MC_TMP/plain" "$MC_TMP/source"
-"$MC_BUILD/tests/hang-fs" "$MC_TMP/behind" "$MC_TMP/dfs" "$MC_TMP/hang" &
-fs_pid=$!
-await_from $fs_pid 'the file system' mountpoint -q "$MC_TMP/dfs"
+mkdir "$MC_TMP/plain" "$MC_TMP/source"
+hang_fs_start
 
 files=(one.bin two.bin)
 for name in "${files[@]}"; do

@@ -272,39 +272,41 @@ START_TEST(a_put_finds_room_where_others_have_written_more_than_their_puts_reser
 }
 END_TEST
 
+/* n files are begun, and so many bytes beside them become free. */
+static void expect_room_beside(struct mc_kv *kv, unsigned n, uint64_t bytes)
+{
+	struct mc_kv_writer *w[4];
+
+	ck_assert_uint_le(n, 4);
+	for (unsigned i = 0; i < n; i++)
+		ck_assert_int_eq(mc_kv_create(kv, 4096, &w[i]), 0);
+	while (stats(kv).dram_used + bytes > stats(kv).dram_capacity)
+		usleep(200);
+	for (unsigned i = 0; i < n; i++)
+		mc_kv_discard(w[i]);
+}
+
 /* What a client writes goes past the daemon, so room for it is there before. */
 START_TEST(while_files_are_written_room_is_kept_for_more_than_their_puts_reserved)
 {
-	struct mc_kv_writer *w[4];
 	struct kv_fixture x;
 
 	open_on_nvme(&x, 64 * MIB);
 	put_clean(x.kv, 72);
-	for (unsigned i = 0; i < 4; i++)
-		ck_assert_int_eq(mc_kv_create(x.kv, 4096, &w[i]), 0);
-	while (stats(x.kv).dram_used + 4 * MIB > 64 * MIB)
-		usleep(200);
-	for (unsigned i = 0; i < 4; i++)
-		mc_kv_discard(w[i]);
+	expect_room_beside(x.kv, 4, 4 * MIB);
 	kv_fixture_close(&x);
 }
 END_TEST
 
 START_TEST(after_large_puts_room_is_kept_for_as_much_again)
 {
-	struct mc_kv_writer *w[2];
 	struct kv_fixture x;
 
 	open_on_nvme(&x, 128 * MIB);
 	put_clean(x.kv, 130);
 	ck_assert_int_eq(kv_put_wait(x.kv, "large", 16 * MIB, 1), 0);
 	ck_assert_int_eq(mc_kv_sync(x.kv, "large"), 0);
-	for (unsigned i = 0; i < 2; i++)
-		ck_assert_int_eq(mc_kv_create(x.kv, 4096, &w[i]), 0);
-	while (stats(x.kv).dram_used + 32 * MIB > 128 * MIB)
-		usleep(200);
-	for (unsigned i = 0; i < 2; i++)
-		mc_kv_discard(w[i]);
+	expect_room_beside(x.kv, 2, 32 * MIB);
 	kv_fixture_close(&x);
 }
 END_TEST

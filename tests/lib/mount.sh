@@ -21,6 +21,8 @@
 #   proxy DIR ORDER...    how it treats connections, see tcp-proxy.c
 #   proxy_bytes DIR       bytes that went through it to the client so far
 #   kv_figure NAME        prints a figure of kv/ from status
+#   hang_fs_start         a file system at $MC_TMP/dfs that hangs in the kernel while there is $MC_TMP/hang;
+#                         ended by mount_clean
 #   check NAME [ARG...]   one check of mount_checks.py on $MC_TMP/source and the mounted revision
 #   trouble NAME [ARG...] the same with trouble_checks.py
 #   readers_start SECONDS FILE...   eight readers for so long; returns once they have read something
@@ -35,6 +37,7 @@ mnt=$MC_TMP/mnt
 mount_pid=
 mount_worker=
 proxy_pids=()
+hang_fs_pid=
 remote=dir:$MC_TMP/remote
 
 mount_need()
@@ -51,6 +54,7 @@ mount_clean()
 {
 	local dram=
 
+	rm -f "$MC_TMP/hang"
 	[ -z "$mount_pid" ] || kill -KILL "$mount_pid" 2>/dev/null
 	[ ${#proxy_pids[@]} = 0 ] || kill "${proxy_pids[@]}" 2>/dev/null
 	proxy_pids=()
@@ -63,6 +67,15 @@ mount_clean()
 	rmdir "$dram" "$dram.kv" 2>/dev/null
 	dram=/dev/shm/mooncakefs-65534/${dram##*/}
 	rm -rf "$dram" "$dram.kv"
+	[ -z "$hang_fs_pid" ] || { umount -l "$MC_TMP/dfs" 2>/dev/null; kill "$hang_fs_pid" 2>/dev/null; }
+}
+
+hang_fs_start()
+{
+	mkdir "$MC_TMP/behind" "$MC_TMP/dfs"
+	"$MC_BUILD/tests/hang-fs" "$MC_TMP/behind" "$MC_TMP/dfs" "$MC_TMP/hang" &
+	hang_fs_pid=$!
+	await_from $hang_fs_pid 'the file system' mountpoint -q "$MC_TMP/dfs"
 }
 
 unlisted() { ! grep -qF " $mnt fuse.mooncakefs " /proc/self/mounts; }
